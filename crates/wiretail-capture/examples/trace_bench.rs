@@ -1,5 +1,5 @@
-//! Measures the time of reading a kernel trace: `trace_bench [EVENTS [ROUNDS]]`, or `trace_bench DIR
-//! [ROUNDS]` for a recorded one.
+//! Measures the time of reading a kernel trace: `trace_bench [EVENTS [ROUNDS]]`, or `trace_bench DIR [ROUNDS]`
+//! for a recorded trace.
 //!
 //! Without a folder, it generates ten million events of two processors in memory: interrupts, task switches,
 //! and sends with and without stacks. Prints the best of several rounds.

@@ -3,8 +3,8 @@
 
 use std::io;
 
-/// A capture that cannot be read at all. Damage after intact packets is not an error: the reader stops there,
-/// and [`CaptureReader::truncation`](crate::CaptureReader::truncation) reports it.
+/// Error when a capture cannot be read at all. Damage after intact packets is not an error: the reader stops
+/// there, and [`CaptureReader::truncation`](crate::CaptureReader::truncation) reports it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {

@@ -1,7 +1,8 @@
 //! Assigns frames to flows.
 //!
-//! There are two levels. A direct-mapped cache answers for frames of common kinds with only a multiplication
-//! as hash, because captures usually alternate between a few flows. A map after it holds all flows.
+//! There are two levels. A direct-mapped cache finds the flow of common frames; its hash is a single
+//! multiplication. The cache is effective because captures usually alternate between a few flows. A map holds
+//! all flows, including those that are not in the cache.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

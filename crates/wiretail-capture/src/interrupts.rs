@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
-/// Maximum number of columns, and of lines: a machine with a thousand cores, read for a day.
+/// Maximum number of columns, and of lines. It suffices for a machine with a thousand cores that is read for a
+/// day.
 const COLUMNS_MAX: usize = 1 << 20;
 const CELLS_MAX: usize = 1 << 26;
 /// Name of the column with the time.
@@ -46,8 +47,7 @@ fn shown(text: &str) -> String {
 /// Returns an error for a header without a time or without counters, for a cell that is not a number, for a
 /// line with a different number of cells, and for times that do not increase.
 pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
-    const HEADER: &str =
-        "a header of columns separated by ;, timestamp_us among them, the others ending in _CPU<n>";
+    const HEADER: &str = "a header with columns separated by ;, one named timestamp_us, the others with names that end in _CPU<n>";
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, header) = lines.next().ok_or_else(|| error(1, "nothing", HEADER))?;
     let names: Vec<&str> = header.trim_start_matches('\u{feff}').trim().split(';').collect();
@@ -65,11 +65,10 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
     }
     let mut cells = 0;
     for (place, line) in lines {
-        const LINE: &str =
-            "an integer for each column; remove the line if the recording was stopped while writing it";
+        const LINE: &str = "an integer for each column; remove the line if the recording was stopped while the line was written";
         let found: Vec<&str> = line.trim().split(';').collect();
         if found.len() != names.len() {
-            let what = format!("{} cells where the header has {}", found.len(), names.len());
+            let what = format!("{} cells, but the header has {}", found.len(), names.len());
             return Err(error(place + 1, what, LINE));
         }
         let wrong = |cell: &str| error(place + 1, shown(cell), LINE);
@@ -87,7 +86,7 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
             return Err(error(
                 place + 1,
                 "too many readings",
-                "a file of at most 64 million counters; cut it",
+                "a file with at most 64 million counters; split the file",
             ));
         }
     }

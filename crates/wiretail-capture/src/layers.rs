@@ -56,7 +56,7 @@ pub(crate) struct Ip<'a> {
     pub(crate) addresses: &'a [u8],
     /// Protocol after the IP header and its extensions.
     pub(crate) protocol: u8,
-    /// IPv4: the identification. IPv6: the one in the fragment header, or 0 without such a header.
+    /// Identification of the datagram. IPv6 has it in the fragment header only; it is 0 without such a header.
     pub(crate) identification: u32,
     /// IPv4: the total length; IPv6: the payload length.
     pub(crate) len: u16,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        /// The fast path returns the same as the general one.
+        /// The fast path returns the same result as the general path.
         #[test]
         fn fast_and_general_path_agree(
             mut data in prop::collection::vec(any::<u8>(), 0..100),

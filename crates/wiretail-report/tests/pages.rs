@@ -173,7 +173,7 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
     sample.run.trials.clear();
     sample.results.clear();
     let page = sample.page();
-    assert!(page.contains("18 trials of the plan not run") && page.ends_with("</html>\n"));
+    assert!(page.contains("18 trials of the plan did not run") && page.ends_with("</html>\n"));
 }
 
 #[test]

@@ -24,8 +24,8 @@ pub struct Record {
 pub enum KeyRule {
     /// The 4-byte identifier that MoonSniff's load generator writes after the UDP header, followed by 0x55.
     Moonsniff,
-    /// Stream ID and sequence number as written by Wiretail's load generator: 64 bits that never repeat. For
-    /// frames too short to hold them, MoonSniff's identifier.
+    /// Stream ID and sequence number as written by Wiretail's load generator: 64 bits that never repeat. Frames
+    /// too short for these 64 bits are identified by MoonSniff's identifier instead.
     Signature,
     /// Fields that routers, NAT, VLAN tagging and TTL changes preserve: IP protocol, identification,
     /// transport length and sequence fields, payload. Excludes addresses, ports, checksums, TTL and link

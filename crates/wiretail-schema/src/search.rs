@@ -81,15 +81,17 @@ pub struct Effort {
     pub full_ns: u64,
     /// Length of the first trials of MLRsearch, in ns: its "goal initial trial duration".
     pub first_ns: u64,
-    /// Number of full trials that decide about a load: the "goal duration sum" of RFC 9971, in full trials.
-    /// The binary search uses `verify` instead.
+    /// Number of full trials that decide whether a load meets a goal: the "goal duration sum" of RFC 9971, in
+    /// full trials. The binary search uses `verify` instead.
     pub trials: u64,
-    /// Fraction of these trials, by time, that may miss the goal: the "goal exceed ratio" of RFC 9971.
+    /// Fraction of the full trials at a load, by time, that may miss the goal: the "goal exceed ratio" of RFC
+    /// 9971.
     pub exceed: f64,
     /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS
     /// NFV-TST 009.
     pub verify: u64,
-    /// How far a trial may be stretched, as a fraction of its length, before it misses every goal.
+    /// Largest accepted backlog of a trial: the additional time that the device may need to send the packets,
+    /// as a fraction of the time in which they arrive. A trial with a larger backlog misses every goal.
     pub stretch: f64,
 }
 
@@ -198,10 +200,11 @@ pub struct SearchTrial {
     pub sent: u64,
     /// Number of packets lost.
     pub lost: u64,
-    /// Time by which the device needed longer to send the packets than they took to arrive, as a fraction of
-    /// the arrival time: the backlog left at the end.
+    /// Backlog left at the end: the additional time that the device needed to send the packets, as a fraction
+    /// of the time in which they arrived.
     pub stretch: f64,
-    /// For each goal, the fraction of packets that missed it: lost, or lost or late.
+    /// For each goal, the fraction of packets that missed it. A lost packet misses every goal; a late packet
+    /// misses a latency goal.
     pub missed: Vec<f64>,
     /// For each goal, whether the trial as a whole missed it.
     pub poor: Vec<bool>,
@@ -269,7 +272,8 @@ impl Goal {
         text.split(',').map(str::parse).collect()
     }
 
-    /// Returns the largest fraction of packets that may miss the goal: be lost, or be lost or late.
+    /// Returns the largest fraction of packets that may miss the goal. A lost packet misses every goal; a late
+    /// packet misses a latency goal.
     pub fn allowed(&self) -> f64 {
         match self {
             Self::Loss { ratio } => *ratio,

@@ -50,7 +50,7 @@ fn compare(path: &Path, generated: &str) {
     let mut lines = committed.lines().zip(generated.lines()).zip(1..);
     if let Some(((old, new), number)) = lines.find(|((old, new), _)| old != new) {
         panic!(
-            "{}:{number}: has `{}`, the types give `{}`; regenerate it with {UPDATE}=1",
+            "{}:{number}: the file has `{}`, but the types produce `{}`; regenerate it with {UPDATE}=1",
             path.display(),
             old.trim(),
             new.trim()
@@ -58,7 +58,7 @@ fn compare(path: &Path, generated: &str) {
     }
     assert!(
         committed == generated,
-        "{}: longer or shorter than generated; regenerate it with {UPDATE}=1",
+        "{}: the length differs from the generated text; regenerate it with {UPDATE}=1",
         path.display()
     );
 }

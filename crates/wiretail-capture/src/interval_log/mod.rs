@@ -18,10 +18,10 @@ use xxhash_rust::xxh3::xxh3_64;
 const LINE_MAX: u64 = 1 << 22;
 /// Start of a line; eight hexadecimal digits and `",` follow.
 const CHECK: &str = "{\"check\":\"";
-/// Length of the checksum with the text around it.
+/// Length of the checksum and of the text around it.
 const CHECK_LEN: usize = CHECK.len() + 10;
 
-/// A log that cannot be written or read.
+/// Error when a log cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
@@ -35,8 +35,8 @@ pub enum LogError {
     },
     /// The file has no valid line.
     #[error(
-        "{}: not the log of a soak: no line of {lines} starts a measurement ({expected}); \
-         was it the file intervals.log of a trial's directory, and is its disk sound?", path.display()
+        "{}: not the log of a soak: none of its {lines} lines starts a measurement ({expected}); \
+         is it the file intervals.log of a trial's directory, and is the disk intact?", path.display()
     )]
     NotALog {
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum LogError {
         expected: &'static str,
     },
     /// The log was written by another version of the program.
-    #[error("{}:{line}: written as '{found}', this program reads '{INTERVAL_SCHEMA}'; use the program that wrote it", path.display())]
+    #[error("{}:{line}: written as '{found}', but this program reads '{INTERVAL_SCHEMA}'; use the version that wrote it", path.display())]
     Version {
         path: PathBuf,
         /// Line, starting at 1.
@@ -68,7 +68,7 @@ impl LogWriter {
     /// Opens a log for appending, or creates it. An incomplete last line is removed.
     ///
     /// # Errors
-    /// Returns an error if the system does; the message names the file.
+    /// Returns an error if the file cannot be opened, read or truncated; the message names the file.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let fail = |action| move |source| LogError::Io { path: path.to_owned(), action, source };
         let mut file = OpenOptions::new()
@@ -79,7 +79,7 @@ impl LogWriter {
             .open(path)
             .map_err(fail("cannot be opened for appending"))?;
         let len = whole_len(&mut file).map_err(fail("cannot be read"))?;
-        file.set_len(len).map_err(fail("its incomplete last line cannot be cut off"))?;
+        file.set_len(len).map_err(fail("its incomplete last line cannot be removed"))?;
         file.seek(SeekFrom::End(0)).map_err(fail("cannot be appended to"))?;
         Ok(Self { path: path.to_owned(), file, len })
     }
@@ -129,7 +129,7 @@ fn whole_len(file: &mut File) -> io::Result<u64> {
 pub struct LogEnd {
     /// Whether the last line was incomplete or damaged because the log ended during a write.
     pub torn: bool,
-    /// Number of damaged lines before the last one.
+    /// Number of damaged lines before the last line.
     pub damaged: u64,
     /// Total number of lines.
     pub lines: u64,

@@ -3,11 +3,11 @@
 //! | rule | reads | unaffected by |
 //! |---|---|---|
 //! | `moonsniff` | 4 bytes after the UDP header, then 0x55: the number itself | all changes outside of the payload |
-//! | `signature` | stream and number in the stream after those bytes, or in short frames the same as `moonsniff` | the same |
-//! | `offset:OFF+LEN` | 1 to 8 bytes of the payload: the number itself, little endian | the same |
-//! | `bytes:A-B` | the frame's bytes A to B (exclusive), hashed | changes of other bytes; with zeroed checksums also theirs |
-//! | `invariant` | protocol, identification, lengths, sequence numbers, payload, hashed | routing, NAT, VLAN tagging, TTL, DSCP |
-//! | `payload` | the transport payload, hashed | the same, and new identifications |
+//! | `signature` | after those bytes, stream and number; in short frames as `moonsniff` | the same as `moonsniff` |
+//! | `offset:OFF+LEN` | 1 to 8 payload bytes: the number itself, little endian | the same as `moonsniff` |
+//! | `bytes:A-B` | frame bytes A to B (exclusive), hashed | changes of other bytes and of zeroed checksums |
+//! | `invariant` | protocol, identification, lengths, sequences, payload, hashed | routing, NAT, VLAN, TTL, DSCP |
+//! | `payload` | the transport payload, hashed | the same as `invariant`, and new identifications |
 //! | `ip-id` | IPv4 identification, protocol, length: the number itself | routing, NAT, VLAN tagging |
 //!
 //! Hashes are the 64 bits of XXH3 (<https://github.com/Cyan4973/xxHash>).
@@ -44,7 +44,7 @@ pub const AUTO_RULES: [KeyRule; 5] = [
 
 const RULE: &str = "a key rule: moonsniff, signature, invariant, payload, ip-id, bytes:A-B (such as bytes:12-64) or \
                     offset:OFF+LEN with LEN from 1 to 8 (such as offset:0+4)";
-const ZEROING_RULE: &str = "a key rule that checksums can be zeroed in (--zero-checksums): only bytes:A-B is";
+const ZEROING_RULE: &str = "a key rule of the form bytes:A-B, which --zero-checksums requires";
 const ZEROED: &str = ",zero-checksums";
 
 /// Parses a rule in the syntax of `--key`. `zero_checksums` (the flag `--zero-checksums`) is only allowed for
@@ -172,8 +172,8 @@ const SIGNATURE_LEN: usize = 23;
 /// Reads the identity in the signature of Wiretail's load generator, after the UDP header, little endian: id
 /// (u32), 0x55, stream (u16), number of the packet in its stream (u64), departure (u64).
 ///
-/// The number is unique within a run, whereas the id repeats after 2^32 packets. The stream is combined with
-/// the upper bits of the number, and the highest bit distinguishes a number from a bare id.
+/// The number is unique within a run, but the id repeats after 2^32 packets. The stream is combined with the
+/// upper bits of the number, and the highest bit distinguishes a number from a bare id.
 #[inline]
 fn signature(frame: &Frame<'_>) -> Option<u64> {
     let payload = match layers::udp4(frame) {
@@ -190,7 +190,7 @@ fn signature(frame: &Frame<'_>) -> Option<u64> {
     Some((u64::from_le_bytes(sequence) ^ stream << 47) & (u64::MAX >> 1))
 }
 
-/// Hashes the bytes `start..end` of the frame, clipped to its length; `None` if the range is empty then.
+/// Hashes the bytes `start..end` of the frame, clipped to its length; `None` if the clipped range is empty.
 fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u64> {
     let data = frame.data.get(..end).unwrap_or(frame.data);
     if frame.link == LinkType::MoonsniffId || data.len() <= start {
@@ -328,7 +328,7 @@ mod tests {
             assert!(parse_key_rule(text, false).is_err(), "{text}");
         }
         let error = parse_key_rule("payload", true).unwrap_err().to_string();
-        assert!(error.contains("only bytes:A-B"), "{error}");
+        assert!(error.contains("--zero-checksums requires"), "{error}");
     }
 
     #[test]

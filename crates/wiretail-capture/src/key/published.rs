@@ -126,7 +126,7 @@ mod tests {
         assert_eq!((len, &bytes[..12], &bytes[12..14]), (38, &short[12..24], &[0, 0][..]));
         assert_eq!(published_key(&short[..12]).1, 0);
         assert_eq!(key_of(&short[..12]), None);
-        // Tagged frames and options keep their checksums, as in the published evaluations.
+        // Frames with VLAN tags or IP options keep their checksums, as in the published evaluations.
         let tagged = tagged(&udp4(1, 80), &[0x8100]);
         assert_eq!(published_key(&tagged).0, tagged[12..64]);
     }

@@ -13,7 +13,7 @@ use crate::error::CaptureError;
 pub(super) const HEAD: usize = 16 * 1024;
 
 /// A capture format with its state.
-#[allow(clippy::large_enum_variant, reason = "there is one a capture, and it is in the hot loop")]
+#[allow(clippy::large_enum_variant, reason = "a capture has only one, and it is used in the hot loop")]
 pub(super) enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),

@@ -77,7 +77,7 @@ impl Header {
         }
     }
 
-    /// Rounds down, as all timestamps with sub-nanosecond resolution are rounded in this crate.
+    /// Rounds down. All timestamps with sub-nanosecond resolution are rounded in this way in this crate.
     #[inline(always)]
     fn ts_ns(&self) -> i64 {
         (self.seconds * 1_000_000_000 + ((self.fraction * 1_000_000_000) >> 32)) as i64
@@ -99,7 +99,7 @@ impl Header {
     }
 }
 
-/// The ports seen so far, and the requested one.
+/// The ports seen so far, and the requested port.
 #[derive(Debug, Clone)]
 pub(crate) struct Erf {
     interfaces: Vec<Interface>,

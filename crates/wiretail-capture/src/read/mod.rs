@@ -3,16 +3,16 @@
 //! | format | detected by | timestamps | module |
 //! |---|---|---|---|
 //! | pcap, µs and ns, both byte orders | its magic number | 32-bit seconds and ticks | `pcap` |
-//! | pcapng, both byte orders, several sections and interfaces | its magic number | 64-bit ticks of any size | `pcapng` |
-//! | ERF of Ethernet or IP, with extension headers | a plausible chain of records, or the name `.erf` | 2^-32 s | `erf` |
+//! | pcapng, both byte orders, sections, interfaces | its magic number | 64-bit ticks of any size | `pcapng` |
+//! | ERF of Ethernet or IP, extension headers | a plausible chain of records, or the name `.erf` | 2^-32 s | `erf` |
 //! | MoonSniff `.mscap` | plausible timestamps, or the name `.mscap` | 64-bit ns, or 32-bit ns that wrap | `mscap` |
 //!
 //! Each format may be plain, gzip or zstd (`compression`). With Ethernet frames, the timestamp may also be in
 //! the last eight bytes of the frame (`trailer`).
 //!
 //! Every format decodes slices of one buffer (`input`). The format is dispatched once per buffer and not once
-//! per packet, and the caller's sink is inlined into each format's loop. A format keeps no bytes back:
-//! incomplete data stays in the buffer, so a capture yields the same frames regardless of the sizes of the
+//! per packet, and the caller's sink is inlined into each format's loop. A format does not retain any bytes.
+//! Incomplete data stays in the buffer, so a capture yields the same frames regardless of the sizes of the
 //! source's reads.
 
 mod compression;
@@ -79,7 +79,7 @@ impl LinkType {
         }
     }
 
-    /// Whether the header contains the ethertype of the next one.
+    /// Whether the header contains the ethertype of the next header.
     pub(crate) fn has_ethertype(self) -> bool {
         matches!(self, Self::Ethernet | Self::Sll | Self::Sll2)
     }

@@ -6,10 +6,10 @@
 //! | 8 | u32, the packet's identifier |
 //!
 //! Source: MoonGen, `lua/moonsniff-io.lua` (`struct mscap`) and `src/moonsniff.cpp`
-//! (<https://github.com/emmericp/MoonGen>). Timestamps of the Lua writer have their full width. The C++
-//! writer (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its timestamps restart from
-//! zero every 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of that between two
-//! packets cannot be distinguished from a shorter one.
+//! (<https://github.com/emmericp/MoonGen>). Timestamps of the Lua writer have their full width. The C++ writer
+//! (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its timestamps restart from zero every
+//! 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of 4.295 s between two packets cannot
+//! be distinguished from a shorter one.
 
 use super::{Decoded, Fault, Frame, Interface, LinkType};
 

@@ -141,10 +141,10 @@ impl Pcap {
         if caplen > self.caplen_max {
             format!("a record claims {caplen} captured bytes, the maximum is {}", self.caplen_max)
         } else if caplen == 0 {
-            "a record of an empty packet; are there only zeros from here on?".to_owned()
+            "a record of an empty packet; does the rest of the file contain only zeros?".to_owned()
         } else {
             let unit = if self.tick_ns == 1 { "ns" } else { "µs" };
-            format!("a record's time has {ticks} {unit} within the second, which is more than a second")
+            format!("the fraction of a record's timestamp is {ticks} {unit}, which is more than a second")
         }
     }
 }

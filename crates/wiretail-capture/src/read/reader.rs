@@ -79,7 +79,7 @@ impl CaptureReader {
     /// Reads from any source; errors refer to it as `name`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn from_reader(
         name: &str,
         reader: Box<dyn Read + Send>,
@@ -175,7 +175,7 @@ impl CaptureReader {
         Ok(false)
     }
 
-    /// Accounts for a decoding and determines whether it was the last one.
+    /// Updates the counters after a call of `decode`, and determines whether it was the last call.
     fn account(&mut self, decoded: Decoded) -> Result<(), CaptureError> {
         self.input.consume(decoded.consumed);
         self.need = decoded.need;

@@ -25,8 +25,8 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Returns the frame with the timestamp of its trailer and without the trailer; `None` if the capture cut
-    /// the frame or the bytes are not a timestamp. Frames are no longer counted once the capture is hopeless,
-    /// because the point at which this is checked must not depend on the number of frames in the buffer.
+    /// the frame or the bytes are not a timestamp. Counting stops as soon as the capture is known to have no
+    /// trailers, so that the counts do not depend on the number of frames in the buffer.
     #[inline(always)]
     pub(super) fn set_timestamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
         if self.are_hopeless(false) {
@@ -79,7 +79,7 @@ mod tests {
         let mut file = PcapBuilder::new(false, false);
         file.frame(7_000, &timestamped(1, 3, 999_999_999), 68);
         file.frame(8_000, &timestamped(2, 4_000_000_000, 12), 68);
-        // Cut by the snap length, so its last bytes are not the trailer.
+        // The frame was cut by the snap length, so its last bytes are not the trailer.
         file.frame(9_000, &timestamped(3, 5, 12)[..60], 68);
         let mut reader = open_with(&file.bytes, &options()).unwrap();
         let frames = collect(&mut reader).unwrap();

@@ -81,7 +81,7 @@ impl PageFormat {
         let (timestamp, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
         let page = Self { commit: (commit.offset, commit.size), data: data.offset, data_bytes: data.size };
         if (timestamp.offset, timestamp.size) != (0, 8) || !matches!(commit.size, 4 | 8) {
-            return Err("header_page has a time stamp or a count of an unknown kind".to_owned());
+            return Err("header_page has an unsupported timestamp or count field".to_owned());
         }
         if commit.offset.saturating_add(commit.size) > data.offset || page.bytes() > Self::PAGE_MAX {
             return Err(format!("header_page describes a page of {} bytes", page.bytes()));

@@ -28,8 +28,8 @@ pub use wiretail_schema::causes::trace::{Event, Kind};
 pub use reader::{Trace, TraceEnd};
 pub use stream::Lost;
 
-/// A trace that cannot be read. Every message names the file and the offset, what was expected, and the next
-/// step.
+/// Error when a trace cannot be read. Every message names the file and the offset, what was expected, and the
+/// next step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {

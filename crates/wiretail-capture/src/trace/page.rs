@@ -120,7 +120,8 @@ impl Page {
                             continue;
                         }
                         PADDING => {
-                            // A discarded record. Its delta counts, except for 1, which replaces 0.
+                            // A discarded record. Its delta is added to the time, except for a delta of 1,
+                            // which replaces 0.
                             self.ts_ns = self.ts_ns.wrapping_add(if delta == 1 { 0 } else { delta });
                             let skip = start.saturating_add(4).saturating_add(next as usize);
                             if next < 4 || skip > self.end {

@@ -305,7 +305,7 @@ fn addresses(record: &[u8], first: usize) -> Vec<u64> {
     words.take_while(|address| *address != 0 && *address != u64::MAX).take(STACK_MAX).collect()
 }
 
-/// Reads a little-endian number; fewer than 8 bytes are the lower ones.
+/// Reads a little-endian number of at most 8 bytes.
 fn first_word(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).enumerate().fold(0, |word, (number, byte)| word | u64::from(*byte) << (8 * number))
 }

@@ -91,7 +91,7 @@ impl Trace {
     /// Reads all events, ordered by time, and by stream for equal times.
     ///
     /// # Errors
-    /// Returns an error if a file is missing, has another length than in the document, or is invalid. All
+    /// Returns an error if a file is missing, has a length other than in the document, or is invalid. All
     /// events before the error have been visited.
     pub fn read(&mut self, visit: impl FnMut(&Event)) -> Result<TraceEnd, TraceError> {
         let mut sources = Vec::new();
@@ -127,7 +127,7 @@ impl Trace {
         }
         let (plans, names) = (&self.plans, &mut self.names);
         let mut end = TraceEnd::default();
-        // The next event of each stream that has one.
+        // The next event of each stream that has further events.
         let mut heads = Vec::new();
         for (at, stream) in streams.iter_mut().enumerate() {
             heads.extend(stream.next(plans, names)?.map(|event| (event, at)));

@@ -19,7 +19,7 @@ pub struct Lost {
     pub cpu: u32,
     /// Time of the last event before the window, in ns; if there is none, the start of the recording.
     pub from_ns: u64,
-    /// Time of the first event after it, in ns.
+    /// Time of the first event after the window, in ns.
     pub to_ns: u64,
     /// Number of lost events, if the kernel recorded it.
     pub events: Option<u64>,

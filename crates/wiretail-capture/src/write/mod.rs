@@ -24,7 +24,7 @@ pub use pcap::PcapWriter;
 pub use pcapng::{PcapngWriter, TapCounts, TapInterface};
 pub use samples::{Sample, SampleKind, SamplesWriter};
 
-/// A result that could not be written. An existing file of its name is unchanged.
+/// Error when a result cannot be written. An existing file of the same name is not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-/// Magic number of pcap with nanoseconds; pcap with microseconds has another one.
+/// Magic number of pcap with nanoseconds; pcap with microseconds has another magic number.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 /// Longest frame that can be written, in bytes: the limit of readers (libpcap's `MAXIMUM_SNAPLEN`).
@@ -88,8 +88,8 @@ fn timestamp_out_of_range(ts_ns: i64) -> io::Error {
 #[cold]
 fn wrong_length(frame_len: usize, wire_len: u32) -> io::Error {
     let message = format!(
-        "a frame of {frame_len} bytes, {wire_len} on the wire: \
-         at most {FRAME_LEN_MAX} bytes and no more than on the wire can be written"
+        "a frame of {frame_len} bytes ({wire_len} on the wire) cannot be written; \
+         expected at most {FRAME_LEN_MAX} bytes, and no more than on the wire"
     );
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }

@@ -19,7 +19,7 @@ fn kernel_trace() {
         let mut text = document.clone();
         let mut info = info.clone();
         match below(random, 8) {
-            // Most results are not valid JSON. Those that are must be rejected or read.
+            // Most results are not valid JSON. Valid documents must either be read or be rejected.
             0 => mutate(&mut text, &document, random),
             1 => {
                 let event = below(random, info.events.len());

@@ -139,7 +139,7 @@ fn post(packets: &Packets) -> Vec<i64> {
 fn gaps(packets: &Packets) -> Figure {
     let one = |name: &str, timestamps: &[i64]| {
         let counts = buckets(timestamps.windows(2).map(|w| w[1] - w[0]), 1000);
-        // Every bucket between the first and the last, including empty ones.
+        // Every bucket between the first and the last, including empty buckets.
         let (first, last) = (counts.x[0] as i64, counts.x[counts.x.len() - 1] as i64);
         let count = |x: i64| counts.x.iter().position(|&at| at == x as f64).map_or(0.0, |i| counts.y[i]);
         series(name, (first..=last).step_by(1000).map(|x| (x as f64, count(x))))

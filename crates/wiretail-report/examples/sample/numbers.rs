@@ -249,7 +249,7 @@ fn verdict(budget: &str, values: &[i64]) -> Verdict {
         Outcome::Fail => {
             format!("Fewer than {} % of the packets arrived within {}.", parsed.share, parsed.limit)
         }
-        Outcome::Undecided => format!("{packets} packets are too few to tell whether {budget} holds."),
+        Outcome::Undecided => format!("{packets} packets are too few to decide whether {budget} is met."),
     };
     Verdict {
         budget: budget.to_owned(),
@@ -275,12 +275,12 @@ fn findings(hostile: bool) -> Vec<Finding> {
         finding(
             Severity::Warning,
             "loss-burst",
-            "10 packets were lost one after the other: look for a queue that overflowed or a link that went down.",
+            "10 consecutive packets were lost: look for a queue that overflowed or a link that went down.",
         ),
         finding(
             Severity::Note,
             "coarse-granularity",
-            "The stamps lie on a grid of 12.5 ns; differences below it are not seen.",
+            "The timestamp granularity is 12.5 ns; smaller differences are not visible.",
         ),
     ];
     if hostile {

@@ -47,7 +47,7 @@ pub struct Sample {
     pub additions: Vec<Addition>,
     /// Causes of the worst packets' delay in its traced trials.
     pub explanations: Vec<ExplainedTrial>,
-    /// Overhead of tracing them.
+    /// Overhead of tracing the trials.
     pub overheads: Vec<Overhead>,
 }
 

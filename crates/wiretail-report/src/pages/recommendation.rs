@@ -222,7 +222,10 @@ fn rests(m: &mut Markup, found: &Recommendations) {
         m.tag("p").class("rests").text(note);
     });
     m.tag("p").class("rests").body(|m| {
-        m.text("Percentiles of several trials: the median of the trials, with the interval from the lowest bound to the highest. Meaning and limits: ");
+        m.text(
+            "A percentile of several trials is the median over the trials; its interval extends from the lowest \
+             bound to the highest. Meaning and limits: ",
+        );
         m.tag("code").text("docs/recommend.md");
         m.text(". The complete document: ").tag("code").text(&found.schema);
         m.text(", embedded in this file ");

@@ -284,7 +284,7 @@ fn a_run_shows_the_overhead_of_tracing() {
     assert!(section.contains(&format!("{p50}, within the range of 600 ns between the 3 untraced trials.")));
     assert!(section.contains("p99.9 is 420 ns less with tracing"));
     assert!(section.contains(&format!("{p50}, beyond the range of 20 ns")));
-    assert!(section.contains("only one pair") && section.contains("repeat it (trial.repeats)"));
+    assert!(section.contains("only one pair") && section.contains("increase trial.repeats"));
     assert!(section.contains("class=\"number weak\""), "unsupported percentiles are marked");
 }
 

@@ -130,10 +130,10 @@ pub struct Alignment {
     pub offset_high_s: f64,
     /// Interrupts counted in the intervals that explain stalls.
     pub interrupts: u64,
-    /// Probability that a counter that rises at random in as many intervals fits at least as well at its best
-    /// offset.
+    /// Probability of a fit at least as good, at the best offset, for a counter that rises at random in the
+    /// same number of intervals.
     pub chance: f64,
-    /// Upper bound on the same probability for the best of all compared counters.
+    /// Upper bound on the probability that the best of all compared counters fits at least as well by chance.
     pub chance_of_any: f64,
     /// Whether `chance` is exact. If false, it is estimated from random permutations.
     pub exact: bool,
@@ -144,8 +144,8 @@ pub struct Alignment {
 pub struct Periodicity {
     /// Number of packets analyzed.
     pub packets: u64,
-    /// Packets sent per second. They sample any recurring process, so its frequency is known only up to
-    /// multiples of this rate.
+    /// Packets sent per second. The packets sample any recurring process, so the frequency of the process is
+    /// known only up to multiples of this rate.
     pub packets_per_second: f64,
     /// Regular patterns, most certain first.
     pub recurrences: Vec<Recurrence>,
@@ -182,16 +182,16 @@ pub struct Recurrence {
     pub late_above_ns: i64,
     /// Number of late runs whose beginnings were analyzed.
     pub late: u64,
-    /// Number of these beginnings that follow the pattern.
+    /// Number of analyzed beginnings that follow the pattern.
     pub late_inside: u64,
-    /// Number expected to follow the pattern by chance.
+    /// Number of beginnings expected to follow the pattern by chance.
     pub expected_inside: f64,
     /// Mean delay of packets inside the pattern minus mean delay of the others, in ns.
     pub mean_excess_ns: f64,
-    /// Upper bound on the probability that late packets at random times show a pattern of any period that is
-    /// as strong.
+    /// Upper bound on the probability that late packets at random times show an equally strong pattern of any
+    /// period.
     pub false_alarm: f64,
-    /// Name of a known clock that has this frequency or a multiple of it; null if there is none.
+    /// Name of a known clock that has this frequency or a multiple of it; null if no known clock does.
     pub clock: Option<String>,
     /// Packet position and packet fields that have a constant residue wherever the pattern occurs.
     pub residues: Vec<Residue>,

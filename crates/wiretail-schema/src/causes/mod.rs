@@ -53,7 +53,7 @@ pub struct TrialFindings {
 pub const HOST_TICK: &str = "host tick";
 /// Name of [`CauseKind::Asleep`] while the interrupt that wakes the core is in flight.
 pub const WAKING: &str = "waking";
-/// Name of [`CauseKind::Burst`] if packets were to be sent evenly but arrived late and together.
+/// Name of [`CauseKind::Burst`] if packets should have been sent evenly, but arrived late and together.
 pub const CPU_LOAD_LATE: &str = "late sender";
 /// Name of [`CauseKind::Burst`] if packets arrived as planned, but faster than the device serves them.
 pub const CPU_LOAD_NEIGHBOUR: &str = "load";
@@ -147,7 +147,7 @@ pub enum CauseKind {
     /// something else. Name: [`WAKING`] from the moment the wake-up interrupt was sent.
     Asleep,
     /// The core stood still and the kernel has no record of it: the hypervisor or the firmware took the core.
-    /// Name: starts with [`HOST_TICK`] if short pauses follow the frequency of a tick.
+    /// The name starts with [`HOST_TICK`] if short pauses follow the frequency of a tick.
     Paused,
     /// Only the device's own thread ran.
     Device,
@@ -160,13 +160,13 @@ pub enum CauseKind {
     Feeding,
 }
 
-/// How the duration of a cause is known.
+/// How the duration of a cause was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
     /// Measured between two kernel timestamps.
     Observed,
-    /// Before the first or after the last tracepoint: the usual cost of such an event there, from the
+    /// Modelled: the usual cost of such an event before its first or after its last tracepoint, taken from the
     /// calibration.
     Modelled,
     /// Concluded by exclusion or from a regular pattern.
@@ -186,7 +186,7 @@ pub struct CauseRow {
     pub total_ns: u64,
     /// Number of tail packets that the cause delayed.
     pub tail_packets: u64,
-    /// Delay of all tail packets by this cause, in ns: observed, modelled, inferred.
+    /// Total delay of the tail packets by this cause, in ns, in three parts: observed, modelled and inferred.
     pub tail_ns: [u64; 3],
     /// Part of `tail_ns` in which the packet queued behind another packet that the cause had delayed, in ns.
     pub tail_queued_ns: u64,
@@ -232,7 +232,7 @@ pub struct CauseSender {
     pub sends: u64,
     /// Number of tail packets that this sender delayed.
     pub tail_packets: u64,
-    /// Delay of all tail packets by this sender, in ns.
+    /// Total delay of the tail packets by this sender, in ns.
     pub tail_ns: u64,
 }
 
@@ -253,11 +253,12 @@ pub struct PacketExplanation {
     pub unknown_ns: u64,
     /// Number of packets inside the device when this one arrived.
     pub ahead: u64,
-    /// Incident that the packet belongs to. The number is the position in the ingress capture of the packet
-    /// that found the device empty and that all packets of the incident queued behind.
+    /// Incident that the packet belongs to: the position of its first packet in the ingress capture. The first
+    /// packet found the device empty, and the other packets of the incident queued behind it.
     #[serde(default)]
     pub incident: u64,
-    /// Whether trace events are missing while the packet was inside the device. If so, nothing is attributed.
+    /// Whether the trace lacks events from the time when the packet was inside the device. If so, no part of
+    /// its delay is attributed.
     pub events_missing: bool,
     /// Activity of the device's core from shortly before the packet's arrival to its departure. Filled only
     /// for the worst packets that are shown individually.
@@ -272,11 +273,11 @@ pub struct Part {
     pub cause: usize,
     /// Duration, in ns.
     pub ns: u64,
-    /// How the duration is known.
+    /// How the duration was determined.
     pub certainty: Certainty,
     /// The sender, as an index into [`TrialExplanation::senders`]; null if there is none.
     pub sender: Option<usize>,
-    /// Whether the cause delayed a packet ahead of this one, which then queued behind it.
+    /// Whether the cause delayed an earlier packet, and this packet queued behind that packet.
     pub queued: bool,
 }
 
@@ -289,7 +290,7 @@ pub struct TimelineSpan {
     pub to_ns: i64,
     /// The cause, as an index into [`TrialExplanation::causes`]; null for the device's own work.
     pub cause: Option<usize>,
-    /// How the span is known.
+    /// How the span was determined.
     pub certainty: Certainty,
     /// The sender, as an index into [`TrialExplanation::senders`]; null if there is none.
     pub sender: Option<usize>,
@@ -308,7 +309,7 @@ pub struct Evidence {
     pub clock_uncertainty_ns: u64,
     /// Number of time windows in which trace events are missing.
     pub windows_lost: u64,
-    /// Tail packets in windows with missing events; nothing is attributed to them.
+    /// Number of tail packets in windows with missing events; their delays are not attributed to causes.
     pub packets_in_lost: u64,
     /// Whether the stacks of senders were recorded.
     pub stacks: bool,

@@ -7,9 +7,9 @@ use super::value::Kind;
 
 /// Kinds of values with a unit: name, pattern, description.
 ///
-/// The patterns check the notation as far as a pattern can. The limits of a value (a rate of at least 1 pps,
-/// a frame of at least 60 bytes) are left to the parser. The parser also accepts a little more, such as
-/// blanks at either end.
+/// The patterns check the notation as far as a regular expression can. The parser checks the limits of a value
+/// (a rate of at least 1 pps, a frame of at least 60 bytes). It also accepts some text that the patterns
+/// reject, such as leading and trailing blanks.
 const WRITTEN: [(&str, &str, &str); 4] = [
     (
         "rate",

@@ -67,8 +67,8 @@ keys! {
         /// CPU time spent on each packet of a batch before the batch is sent, to emulate the work of a
         /// network function.
         "work" work: list Duration = "0 s", only where dut.kind is [DutKind::Skeleton, DutKind::DpdkL2fwd];
-        /// Packets are received only after none has arrived for this time, as with a NIC whose receive timer
-        /// restarts with each packet.
+        /// The device receives packets only after no further packet has arrived for this time, like a NIC that
+        /// restarts its receive timer with each packet.
         "coalesce" coalesce: list Duration = "0 s", only where dut.kind is [DutKind::DpdkL2fwd];
         /// DPDK driver for the links.
         "pmd" pmd: list PollModeDriver {
@@ -114,15 +114,15 @@ keys! {
             None = "none", Shootdown = "shootdown", Timer = "timer", Hog = "hog",
             PageFaults = "page-faults", Softirq = "softirq", Ipi = "ipi", Pause = "pause", All = "all",
         } = "none", only where dut.kind is [DutKind::Skeleton];
-        /// Time from one injected interference to the next. Exact for a single kind; with all, it varies by
-        /// up to a quarter, drawn from the seed.
+        /// Time from one injected interference to the next. The time is exact for a single kind. With all, it
+        /// varies at random by up to a quarter, depending on the seed.
         "interference-every" interference_every: list Duration = "10 ms",
             only where dut.interference not [InterferenceChoice::None];
         /// Command line of the program, run by sh in the device's namespace. The program forwards between the
         /// links `in` and `out`.
         "command" command: list String = required, only where dut.kind is [DutKind::Command];
-        /// Text that the program prints when it is ready. If empty, the program is ready when a packet
-        /// crosses it.
+        /// Text that the program prints when it is ready. If the text is empty, the program is ready when a
+        /// packet crosses it.
         "ready" ready: one String = "", only where dut.kind is [DutKind::Command];
         /// Maximum time until a device forwards packets.
         "ready-timeout" ready_timeout: one Duration = "10 s";
@@ -167,7 +167,7 @@ keys! {
         /// How the load generator waits for a departure: by polling the clock, or by sleeping. Sleeping is
         /// about 10 to 60 us late, but leaves the core to other tasks.
         "pacing" pacing: list GeneratorPacing { Spin = "spin", Sleep = "sleep" } = "spin";
-        /// A packet is late if it departs later than planned by more than this.
+        /// A packet is late if it departs more than this time after its planned departure.
         "late-limit" late_limit: one Duration = "100 us";
     }
 
@@ -183,15 +183,16 @@ keys! {
         "device" device: one DeviceLifetime { Fresh = "fresh", Kept = "kept" } = "fresh";
         /// Maximum number of retries of a trial that fails or is invalid; 0 for none.
         "retries" retries: one u64 = "1";
-        /// A trial with a larger share of late packets than this is invalid.
+        /// Highest share of late packets in a valid trial.
         "late-share" late_share: one Percent = "1 %";
-        /// A trial is invalid if stalls of a millisecond or more take a larger share of it than this.
+        /// Highest share of a valid trial's duration that stalls of a millisecond or more may take.
         "stall-share" stall_share: one Percent = "1 %";
-        /// Position of a device's ingress tap: where packets arrive, if they are visible there, or always
-        /// where they leave for the device, so that all kinds of devices are comparable.
+        /// Position of a device's ingress tap: the point where packets arrive, if they are visible at that
+        /// point, or always the point where they leave for the device. The second position makes all kinds of
+        /// devices comparable.
         "ingress" ingress: one IngressTap { Auto = "auto", Sender = "sender" } = "auto";
-        /// Whether to keep every packet, or histograms and the worst packets of each second; auto keeps up to
-        /// 20 million packets.
+        /// What is kept of a trial: every packet, or histograms and the worst packets of each second. auto
+        /// keeps every packet if the trial sends at most 20 million.
         "capture" capture: one PacketCapture { Auto = "auto", Full = "full", None = "none" } = "auto";
     }
 
@@ -249,15 +250,15 @@ keys! {
         "lowest" lowest: one Rate = "1 kpps";
         /// Maximum distance between the rate found and the next higher rate that misses the goal.
         "width" width: one Percent = "1 %";
-        /// A trial misses every goal if packets leave the device for longer than they arrive by more than
-        /// this share: packets that were not lost filled the device's ring.
+        /// A trial misses every goal if the device takes longer to send the packets than they took to arrive,
+        /// by more than this share. In this case, packets that were not lost filled the device's ring.
         "stretch" stretch: one Percent = "0.5 %";
         /// Sending time of the first trials of a search. The last trials send for trial.duration.
         "first-duration" first_duration: one Duration = "500 ms",
             only where search.method is [Method::Mlrsearch];
-        /// Number of full trials that decide about a rate.
+        /// Number of full trials that decide whether a rate meets a goal.
         "trials" trials: one u64(1..=u64::MAX) = "1", only where search.method is [Method::Mlrsearch];
-        /// Share of these full trials that may miss the goal.
+        /// Share of the full trials at a rate that may miss the goal.
         "exceed" exceed: one Percent = "0 %", only where search.method is [Method::Mlrsearch];
         /// How often a trial that missed the goal is repeated. One trial that meets the goal is enough.
         "verify" verify: one u64 = "1", only where search.method is [Method::Binary];
@@ -274,9 +275,10 @@ keys! {
         "command" command: one String = required, only where energy.source is [EnergyChoice::Command];
         /// Time from one start of the energy command to the next.
         "interval" interval: one Duration = "1 s", only where energy.source is [EnergyChoice::Command];
-        /// How long the idle host is measured before the device starts; 0 to skip it.
+        /// How long the idle host is measured before the device starts; 0 skips this measurement.
         "idle" idle: one Duration = "0 s", only where energy.source not [EnergyChoice::None];
-        /// How long the device is measured while it runs and waits, before the first packet; 0 to skip it.
+        /// How long the device is measured while it runs and waits, before the first packet is sent; 0 skips
+        /// this measurement.
         "available" available: one Duration = "0 s", only where energy.source not [EnergyChoice::None];
     }
 }

@@ -195,10 +195,10 @@ impl Experiment {
         self.first.trace.control && self.each(RECORD).all(|one| one.settings.trace.record)
     }
 
-    /// Returns the trials in the order of execution: all combinations, then all again for each repeat, so
-    /// that changes of the machine over time affect all combinations alike. If a key has no effect (the batch
-    /// of a bridge), its values add no trials. A traced trial is followed by its untraced control, so that
-    /// both run under the same conditions. Trials that share a device are consecutive.
+    /// Returns the trials in the order of execution. All combinations are executed once, and again for each
+    /// repeat, so that changes of the machine over time affect all combinations equally. If a key has no effect
+    /// (the batch of a bridge), its values add no trials. A traced trial is followed by its untraced control,
+    /// so that both run under the same conditions. Trials that share a device are consecutive.
     pub fn trials(&self) -> Vec<Trial> {
         let mut combinations = self.combinations();
         if self.first.trial.device == DeviceLifetime::Kept {

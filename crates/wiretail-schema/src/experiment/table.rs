@@ -39,10 +39,10 @@ pub struct Row<S> {
     pub takes: fn(&str) -> bool,
     /// Returns whether a valid text names a file.
     pub is_file: fn(&str) -> bool,
-    /// Returns the value in some settings, as text.
+    /// Returns the value of the key in the given settings, as text.
     pub text: fn(&S) -> String,
-    /// Returns the value in some settings in its base unit: packets per second, ns, bytes, or the plain
-    /// number; 0 for texts.
+    /// Returns the value of the key in the given settings, in its base unit: packets per second, ns, bytes, or
+    /// the plain number; 0 for texts.
     pub number: fn(&S) -> u64,
 }
 

@@ -19,7 +19,7 @@ impl Combination {
     /// Creates a combination from valid texts.
     pub fn of(texts: Vec<String>) -> Self {
         let settings = Settings::read(texts.iter().map(String::as_str));
-        Self { settings: settings.expect("texts that the rows of the table take"), texts }
+        Self { settings: settings.expect("texts that are valid for the rows of the table"), texts }
     }
 
     /// Changes values, and the texts of those that changed.
@@ -35,7 +35,8 @@ impl Combination {
     }
 
     /// Returns everything that the device and its measurement depend on: all keys except those that only
-    /// concern the load generator. A new traffic key must be assigned to one of the two groups here.
+    /// concern the load generator. A new traffic key must be assigned to one of these two groups in this
+    /// function.
     pub fn of_device(&self) -> impl PartialEq + '_ {
         let Settings { title: _, seed: _, dut, traffic, trial, host, trace, search, energy } = &self.settings;
         let TrafficKeys {
@@ -120,8 +121,8 @@ impl Deref for Trial {
 }
 
 impl Trial {
-    /// Returns whether the device of this trial may be kept for the other one: this is requested, and the
-    /// trials differ only in the packets sent.
+    /// Returns whether the device of this trial may be kept for the other trial. The experiment must request
+    /// this, and the trials may only differ in the packets sent.
     pub fn shares_device(&self, other: &Self) -> bool {
         self.trial.device == DeviceLifetime::Kept
             && self.combination.of_device() == other.combination.of_device()

@@ -14,7 +14,7 @@ use crate::units::sizes::FrameSizes;
 pub enum Kind {
     /// Free text.
     Text,
-    /// A file name, or a word in place of one.
+    /// A file name, or a word that replaces the file name.
     File,
     /// `true` or `false`.
     Bool,

@@ -1,8 +1,9 @@
-//! Effect of the settings of a profile: `ablation.json` in a run directory. Method: `docs/ablation.md`.
+//! Effect of the settings of a profile: `ablation.json` in a run directory. The method is described in
+//! `docs/ablation.md`.
 //!
-//! Every trial belongs to a *configuration*: the host as it is, with all settings, with all but one, or with
-//! one alone. Each repeat runs all configurations once, in random order. Effects are differences between two
-//! configurations of the same repeat.
+//! Every trial belongs to a *configuration*: the host as it is, the host with all settings, with all settings
+//! but one, or with a single setting. Each repeat runs all configurations once, in random order. Effects are
+//! differences between two configurations of the same repeat.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ pub struct Ablation {
     pub repeats: u64,
     /// Configurations, indexed from 0: the host as it is, all settings, then the others.
     pub configurations: Vec<Configuration>,
-    /// Parts of the profile that cannot be tried: words of the boot line, services.
+    /// Parts of the profile that cannot be tried: kernel command-line parameters and services.
     pub not_tried: Vec<String>,
     /// Names of the loads, in the order of the experiment: its trials without repeats.
     pub loads: Vec<String>,
@@ -160,7 +161,8 @@ pub struct LoadResult {
     pub load: usize,
     /// Median of each statistic over the valid trials of each configuration.
     pub configurations: Vec<ConfigurationMedians>,
-    /// Effect of all settings together: the host as it is minus the host with all settings.
+    /// Effect of all settings together: each statistic of the host as it is, minus that of the host with all
+    /// settings.
     pub whole: Vec<Effect>,
     /// Effect of each factor.
     pub factors: Vec<FactorEffect>,
@@ -180,14 +182,15 @@ pub struct ConfigurationMedians {
 /// Effect of one factor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
-    /// Configuration that was measured, as an index into [`Ablation::configurations`]. A configuration
-    /// without the factor is compared with all settings; the factor alone is compared with the host as it is.
+    /// Configuration that was measured, as an index into [`Ablation::configurations`]. A configuration without
+    /// the factor is compared with the configuration that has all settings. A configuration with only the
+    /// factor is compared with the host as it is.
     pub configuration: usize,
     /// Effect on each statistic.
     pub effects: Vec<Effect>,
 }
 
-/// Increase of a statistic when something is removed, for the same packets and the same repeat.
+/// Increase of a statistic when a factor is removed, with the same packets in the same repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// The statistic.
@@ -200,12 +203,12 @@ pub struct Effect {
     /// Confidence interval of the difference, in ns; null if there are too few pairs.
     pub interval_ns: Option<(i64, i64)>,
     /// Minimum confidence of the interval, in percent, chosen so that all intervals of the same statistic and
-    /// load hold together with 95 %.
+    /// load hold simultaneously with a confidence of 95 %.
     pub confidence: f64,
     /// Conclusion from the interval.
     pub verdict: EffectVerdict,
-    /// Best and worst rank that the interval allows among the settings with an effect, from 1; null for the
-    /// others, and for all settings together.
+    /// Best and worst rank that the interval allows among the settings with an effect, from 1; null for
+    /// settings without an effect, and for all settings together.
     pub ranks: Option<(usize, usize)>,
     /// Whether every value used has at least ten packets beyond it.
     pub supported: bool,

@@ -1,6 +1,6 @@
 //! Documents about a host.
 //!
-//! - [`record`]: everything that an audit reads from a host, as one text.
+//! - [`record`]: everything that an audit reads from a host, as a single text file.
 //! - [`audit`]: the findings of an audit.
 //! - [`plan`]: the settings to change.
 //! - [`noise`]: measured interruptions of its cores.

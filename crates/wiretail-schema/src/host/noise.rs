@@ -41,7 +41,7 @@ pub struct Noise {
 pub struct CoreNoise {
     /// Core number.
     pub core: u32,
-    /// Measured time, in ns, including gaps, without rests and the work of [`CoreNoise::speed`].
+    /// Measured time, in ns. It includes gaps, but not rests or the computation of [`CoreNoise::speed`].
     pub watched_ns: u64,
     /// Median time between two clock readings, in ns.
     pub step_ns: u64,
@@ -124,11 +124,11 @@ pub struct GapCauses {
     /// Causes, largest total time first. Each gap counts for the cause that took most of it. A cause without
     /// gaps is listed if [`LongGap::parts`] refers to it.
     pub causes: Vec<GapCause>,
-    /// Gaps with missing trace events; nothing is attributed to them.
+    /// Gaps with missing trace events, which are not attributed to a cause.
     pub gaps_missing: u64,
     /// Gaps made of pieces too short to be distinguished from reading the clock.
     pub gaps_unnamed: u64,
-    /// Gaps that were only counted in the histogram and have no cause here.
+    /// Gaps that were only counted in the histogram, without a cause.
     pub gaps_not_kept: u64,
     /// Number of trace events.
     pub events: u64,

@@ -55,7 +55,7 @@ pub struct RunLooked {
     pub title: String,
     /// Number of executed trials.
     pub trials: usize,
-    /// Number of valid and analyzed trials. All evidence is based on these.
+    /// Number of valid and analyzed trials. All evidence is based on these trials.
     pub valid: usize,
     /// Number of searches in the run.
     pub searches: usize,
@@ -66,13 +66,13 @@ pub struct RunLooked {
 /// One recommendation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendation {
-    /// Which recommendation this is.
+    /// Identifier of the recommendation.
     pub kind: Advice,
     /// Short title.
     pub title: String,
     /// The recommendation and its reason.
     pub advice: String,
-    /// Whether the recommendation should be followed here.
+    /// Whether the recommendation should be followed on this host.
     pub stand: Stand,
     /// Meaning for this host, in one or two sentences.
     pub says: String,
@@ -121,7 +121,7 @@ pub enum Stand {
     Follow,
     /// The host already follows the recommendation.
     AlreadySo,
-    /// Nothing here is affected, or the user's own trials contradict the recommendation.
+    /// Nothing on this host is affected, or the user's own trials contradict the recommendation.
     DoesNotApply,
     /// Neither the runs nor the audit provide evidence.
     NoEvidenceYet,
@@ -196,12 +196,13 @@ pub struct DelayOf {
     /// Percentile, in percent: 99.9; 100 for the maximum.
     pub percentile: f64,
     /// Delay, in ns: the median over the trials, or the lower middle value for an even number of trials; for
-    /// maxima, the highest.
+    /// the maximum, the highest value of all trials.
     pub value_ns: i64,
     /// Lowest lower bound of the trials' 95 % confidence intervals, in ns; null for the maximum, which has no
     /// interval.
     pub low_ns: Option<i64>,
-    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of them has none.
+    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of the intervals has no
+    /// upper bound.
     pub high_ns: Option<i64>,
     /// Number of packets in all trials.
     pub packets: u64,
@@ -233,7 +234,7 @@ pub struct NextStep {
 /// Latency, security and resources of each deployment: facts and numbers without a score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
-    /// Deployments with measurements first, then those without evidence.
+    /// Deployments: first those with measurements, then those without evidence.
     pub rows: Vec<MatrixRow>,
     /// Audit findings about the host's security that apply to every row.
     pub host_security: Vec<Evidence>,

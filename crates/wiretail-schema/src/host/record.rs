@@ -1,4 +1,4 @@
-//! Record of a host as one text: the files that an audit reads. Files with counters are read twice.
+//! Record of a host as a single text file: the files that an audit reads. Files with counters are read twice.
 //!
 //! ```text
 //! wiretail.host/1

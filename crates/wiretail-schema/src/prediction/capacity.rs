@@ -47,12 +47,12 @@ pub struct CapacityInputs {
     /// Measured overload: highest rate carried and lowest rate not carried, in packets per second. Null if
     /// none was given.
     pub overload_pps: Option<[u64; 2]>,
-    /// Measurements behind the medians; null if the medians were given as numbers.
+    /// Measurements from which the medians were computed; null if the medians were given as numbers.
     #[serde(default)]
     pub basis: Option<CapacityBasis>,
 }
 
-/// Measurements behind both medians.
+/// Measurements from which both medians were computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityBasis {
     /// Measurement of the device.
@@ -61,7 +61,7 @@ pub struct CapacityBasis {
     pub forwarder: MedianBasis,
 }
 
-/// Measurement behind a median.
+/// Measurement from which a median was computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MedianBasis {
     /// Trial that was measured: "2 (suricata-10kpps)".
@@ -91,7 +91,7 @@ impl Estimate {
         Self { value, low: value, high: Some(value) }
     }
 
-    /// Returns value and bounds times `factor`, which must not be negative.
+    /// Returns the value and its bounds multiplied by `factor`, which must not be negative.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, low: self.low * factor, high: self.high.map(|high| high * factor) }
@@ -163,9 +163,10 @@ pub struct SearchValidation {
     pub lower_pps: Option<u64>,
     /// Lowest rate above `lower_pps` that misses the goal, in packets per second; null if there is none.
     pub upper_pps: Option<u64>,
-    /// Position of the prediction relative to these bounds; null if they do not decide.
+    /// Position of the prediction relative to `lower_pps` and `upper_pps`; null if these bounds are
+    /// inconclusive.
     pub judgement: Option<Judgement>,
-    /// Error, as in [`CapacityValidation`]; null if the bounds do not decide.
+    /// Error, as in [`CapacityValidation`]; null if the bounds are inconclusive.
     pub error: Option<f64>,
 }
 

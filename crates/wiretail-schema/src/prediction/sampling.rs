@@ -76,7 +76,7 @@ pub struct SamplingOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Beat {
     /// Repetition frequency of the pattern of waits, in Hz: the interrupt's frequency aliased by the packet
-    /// rate, or the packet rate aliased by the interrupt. 0 if both are in step.
+    /// rate, or the packet rate aliased by the interrupt. 0 if the interrupt and the packets are synchronous.
     pub beat_hz: f64,
     /// Number of packets from one interrupt to the next.
     pub packets_apart: f64,
@@ -112,7 +112,7 @@ pub struct MeasuredLate {
     pub median_ns: i64,
     /// Packets with the highest delay, in order of time; as many as in the simulation.
     pub worst: Vec<LatePacket>,
-    /// Comparison with the simulation; null if no packet waited in either of them.
+    /// Comparison with the simulation; null if no packet waited in the simulation or in the measurement.
     #[serde(default)]
     pub against: Option<SamplingValidation>,
 }
@@ -122,18 +122,19 @@ pub struct MeasuredLate {
 pub struct SamplingValidation {
     /// Longest measured wait, in ns.
     pub max_wait_ns: f64,
-    /// Simulated over measured longest wait, minus 1.
+    /// Simulated longest wait divided by the measured longest wait, minus 1.
     pub wait_error: f64,
-    /// Half of the longest simulated wait, in ns. The numbers of packets with at least this wait are
-    /// compared.
+    /// Half of the longest simulated wait, in ns. The comparison counts the packets that waited at least this
+    /// long.
     pub long_ns: f64,
-    /// Fraction of simulated packets with at least this wait.
+    /// Fraction of simulated packets that waited at least `long_ns`.
     pub long_simulated: f64,
-    /// Fraction of measured packets with at least this wait.
+    /// Fraction of measured packets that waited at least `long_ns`.
     pub long_measured: f64,
-    /// Simulated over measured fraction, minus 1; null if no measured packet waited this long.
+    /// Simulated fraction divided by the measured fraction, minus 1; null if no measured packet waited at least
+    /// `long_ns`.
     pub long_error: Option<f64>,
-    /// Whether all listed packets waited this long in the simulation or in the measurement. If so, that
+    /// Whether all listed packets of the simulation or of the measurement waited at least `long_ns`. If so, the
     /// fraction is only a lower bound.
     pub long_or_more: bool,
 }

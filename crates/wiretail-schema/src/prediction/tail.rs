@@ -106,11 +106,11 @@ pub struct Candidate {
     pub modified_scale_ns: f64,
     /// Anderson-Darling statistic of the fit.
     pub anderson_darling: f64,
-    /// Probability of an equally bad fit by chance. Above 0.05, only that fact is known.
+    /// Probability of an equally bad fit by chance. If it exceeds 0.05, its exact value is not known.
     pub fit_chance: f64,
-    /// Probability that event counts are as uneven over time by chance.
+    /// Probability that event counts are this uneven over time by chance.
     pub counts_chance: f64,
-    /// Probability that event sizes are as uneven over time by chance.
+    /// Probability that event sizes are this uneven over time by chance.
     pub sizes_chance: f64,
 }
 
@@ -123,7 +123,7 @@ pub struct Fit {
     pub exceedances: u64,
     /// Number of fitted events.
     pub events: u64,
-    /// Whether there are fewer than the 100 events that a fit should have.
+    /// Whether fewer than 100 events were fitted. A fit should be based on at least 100.
     pub thin: bool,
     /// Shape (xi). Below 0, delays have an upper end; above 0, they follow a power law.
     pub shape: f64,
@@ -139,8 +139,8 @@ pub struct Fit {
     pub end_ns: Option<f64>,
     /// Variance of the event counts over time, relative to a Poisson process.
     pub dispersion: f64,
-    /// Probability that the distribution fitted to the other events produces an event as high as the highest,
-    /// given by its rank among simulated measurements.
+    /// Probability that the distribution fitted to the other events produces an event as high as the highest
+    /// one. It is computed from the rank of the highest event among simulated measurements.
     pub maximum_chance: f64,
     /// Events compared with the distribution, lowest first. A subset if there are many events; the highest
     /// are always included.
@@ -170,7 +170,8 @@ pub struct Component {
     pub scale_ns: f64,
     /// Anderson-Darling statistic of the mixture.
     pub anderson_darling: f64,
-    /// Probability of an equally bad fit of the mixture by chance. Above 0.05, only that fact is known.
+    /// Probability of an equally bad fit of the mixture by chance. If it exceeds 0.05, its exact value is not
+    /// known.
     pub fit_chance: f64,
 }
 
@@ -207,7 +208,7 @@ pub struct ReturnLevel {
 pub struct Forecast {
     /// Number of packets that follow.
     pub packets: u64,
-    /// Probability that all intervals hold together.
+    /// Probability that all intervals hold simultaneously.
     pub confidence: f64,
     /// Levels, lowest first.
     pub levels: Vec<LevelForecast>,
@@ -232,7 +233,7 @@ pub struct LevelForecast {
     pub high: u64,
     /// Observed number of events; null if nothing was observed.
     pub observed: Option<u64>,
-    /// Expected over observed number, minus 1; null if no event was observed.
+    /// Expected number divided by the observed number, minus 1; null if no event was observed.
     #[serde(default)]
     pub error: Option<f64>,
 }
@@ -256,6 +257,6 @@ pub struct Support {
     pub packets: u64,
     /// Time needed at the measured rate, in s; null if the rate is unknown.
     pub seconds: Option<f64>,
-    /// Whether the analyzed packets are enough.
+    /// Whether enough packets were analyzed.
     pub supported: bool,
 }

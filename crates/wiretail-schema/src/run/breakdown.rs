@@ -17,8 +17,8 @@ pub struct Breakdown {
     pub packets: u64,
     /// Packets of the whole path that were not seen by every tap, or that had a repeated key.
     pub left_out: u64,
-    /// Packets with timestamps that make the devices' delay larger than the delay of the whole path. They are
-    /// excluded as well.
+    /// Packets that are excluded because, by their timestamps, the devices' delay exceeds the delay of the
+    /// whole path.
     pub contradictory: u64,
     /// Delay from the first tap to the last.
     pub whole: BreakdownDelays,
@@ -39,12 +39,12 @@ pub struct BreakdownDelays {
     pub percentiles: Vec<Percentile>,
 }
 
-/// The three distributions at enough percentiles to plot them and to compare them between trials.
-/// `breakdown.json` in a trial's directory holds one entry per direction. The percentiles are the same in
-/// every trial, up to the highest that the number of packets supports.
+/// The three delay distributions, at enough percentiles to plot them and to compare them between trials.
+/// `breakdown.json` in a trial's directory holds one entry per direction. The percentiles are the same in every
+/// trial, up to the highest that the number of packets supports.
 ///
-/// The confidence intervals are 97.5 % rather than 95 %, so that the intervals of two trials hold together
-/// with 95 %.
+/// The confidence intervals are 97.5 % rather than 95 %, so that the intervals of two trials hold
+/// simultaneously with a confidence of 95 %.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakdownCurves {
     /// Name of the segment, as in [`Breakdown`].
@@ -89,7 +89,8 @@ pub struct AddedDelay {
     pub percentile: f64,
     /// Percentile of the device minus percentile of the skeleton, in ns.
     pub value_ns: i64,
-    /// Lower bound of an interval of at least 95 %, in ns; null if no packet of the skeleton bounds it.
+    /// Lower bound of the confidence interval (at least 95 %), in ns; null if no packet of the skeleton bounds
+    /// it.
     pub low_ns: Option<i64>,
     /// Upper bound of the interval, in ns; null if no packet of the device bounds it.
     pub high_ns: Option<i64>,

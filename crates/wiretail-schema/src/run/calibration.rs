@@ -59,7 +59,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Returns whether the measured numbers equal the device's own, packet for packet.
+    /// Returns whether the measured numbers equal the device's own counts exactly.
     pub fn holds(&self) -> bool {
         (self.dropped, self.duplicated, self.swapped) == (self.lost, self.duplicates, self.reordered)
     }

@@ -56,7 +56,7 @@ impl InterferenceKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns whether the device's own loop injects it.
+    /// Returns whether the device's own loop injects this kind of interference.
     pub fn is_own(self) -> bool {
         matches!(self, Self::PageFaults | Self::Pause)
     }
@@ -71,7 +71,7 @@ pub struct Interference {
     pub start_ns: i64,
     /// End, in ns since 1970.
     pub end_ns: i64,
-    /// Thread that injected it; for timers, the thread that armed them.
+    /// Thread that injected the interference; for timers, the thread that armed them.
     pub pid: i32,
     /// Name of the thread.
     pub task: String,
@@ -133,7 +133,7 @@ impl Interference {
 pub struct KindGroundTruth {
     /// Number of injected interferences of this kind.
     pub injected: u64,
-    /// Number of late packets that belong to one of them.
+    /// Number of late packets that belong to an injected interference of this kind.
     pub packets: u64,
     /// Number of these packets that were attributed to this kind.
     pub found: u64,
@@ -142,7 +142,7 @@ pub struct KindGroundTruth {
     pub said: u64,
     /// Senders named in correct attributions.
     pub senders: BTreeSet<String>,
-    /// Threads that injected it.
+    /// Threads that injected this kind.
     pub injectors: BTreeSet<String>,
 }
 
@@ -174,7 +174,7 @@ pub struct GroundTruthReport {
     /// Late packets outside of all injected windows: interruptions caused by the machine itself.
     pub not_injected: u64,
     /// Late packets that are not judged because they followed others too closely: they would have queued for
-    /// more than half of their excess delay even in a device that always takes the baseline.
+    /// more than half of their excess delay even if the device delayed every packet by the baseline.
     pub crowded: u64,
     /// Late packets that are not judged because the interference covers less than half of their excess delay:
     /// something else was the main cause.
@@ -183,7 +183,7 @@ pub struct GroundTruthReport {
     pub confused: Vec<Confused>,
 }
 
-/// Packets attributed to another cause than the injected one.
+/// Packets attributed to a cause other than the injected one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confused {
     /// Injected kind.

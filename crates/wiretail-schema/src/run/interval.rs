@@ -67,7 +67,7 @@ pub struct SegmentStart {
     pub wiretail_version: String,
     /// Title of the measurement.
     pub title: String,
-    /// Packets with a shorter delay than this count as arrived, in ns.
+    /// Loss threshold, in ns. Packets with a shorter delay count as arrived.
     pub window_ns: i64,
     /// Length of the initial part of the measurement that is excluded, in ns.
     pub trim_ns: i64,
@@ -150,7 +150,7 @@ pub struct IntervalRecord {
     /// Length of the longest run of lost packets that grew in this interval, in packets.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_run_longest: u64,
-    /// Position in the ingress capture, from 0, where that run starts; absent if there is none.
+    /// Position in the ingress capture, from 0, where the longest of these runs starts; absent if no run grew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_run_start: Option<u64>,
     /// Smallest delay, in ns; 0 if no packet was matched.

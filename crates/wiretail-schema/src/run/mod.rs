@@ -94,7 +94,7 @@ pub struct HostSnapshot {
     pub hugepages: Option<u64>,
     /// Time per period that real-time threads may run, in µs; -1 for no limit.
     pub realtime_runtime_us: Option<i64>,
-    /// Length of that period, in µs.
+    /// Length of the period for the limit on real-time threads, in µs.
     pub realtime_period_us: Option<i64>,
     /// Memory size, in bytes.
     pub memory_bytes: Option<u64>,
@@ -149,7 +149,8 @@ pub struct TrialRecord {
     #[serde(default)]
     pub filtering: Option<Filtering>,
     /// Interrupts on the cores of the device and the load generator, from the first packet to the last,
-    /// according to the kernel's counters. Only counters that increased. Empty if these cores are not known.
+    /// according to the kernel's counters. Only counters that increased are listed. Empty if these cores are
+    /// not known.
     #[serde(default)]
     pub interrupts: Vec<InterruptDelta>,
     /// Energy used during the trial; null if it was not requested (`energy.source = "none"`) or the trial did
@@ -228,8 +229,8 @@ pub struct DeviceCounts {
     pub received: u64,
     /// Packets sent, as reported by the device.
     pub sent: u64,
-    /// Packets lost before the device received them, or dropped for another reason than a rule, as reported
-    /// by the device.
+    /// Packets lost before the device received them, or dropped for a reason other than a rule, as reported by
+    /// the device.
     pub dropped: u64,
     /// Packets received and then dropped by a rule of the device, as reported by the device.
     #[serde(default)]
@@ -243,9 +244,9 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Returns whether the device's counts agree with the taps: all packets that it received or dropped came
-    /// in, and all packets that it sent came out. A device that filters must have sent, filtered or failed to
-    /// send every packet that it received.
+    /// Returns whether the device's counts agree with the taps: the taps saw all packets enter that the device
+    /// received or dropped, and all packets leave that it sent. A device that filters must have sent, filtered
+    /// or failed to send every packet that it received.
     pub fn agrees(&self) -> bool {
         let came = self
             .tapped_in
@@ -327,7 +328,7 @@ pub struct StallRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StallCause {
-    /// All busy cores stood still at the same time: the hypervisor or the firmware paused them.
+    /// All busy cores stood still at the same time: the hypervisor or the firmware paused the cores.
     AllCoresPaused,
     /// The scheduler ran another thread on the core: the fair server in place of a real-time thread, or
     /// another task.

@@ -37,7 +37,7 @@ pub struct OverheadAt {
     pub highest_ns: i64,
     /// Whether the percentile is supported in all of these trials: n (1 - p) >= 10.
     pub supported: bool,
-    /// Conclusion from the difference and the range.
+    /// Conclusion from the difference and the range of the untraced trials.
     pub verdict: OverheadVerdict,
 }
 

@@ -23,11 +23,11 @@ pub struct SegmentResult {
     pub summary: Summary,
 }
 
-/// Factors that distinguish a trial from others of its run, without some of them. Repeats of a trial share a
+/// A subset of the factors that distinguish a trial from the others of its run. Repeats of a trial share a
 /// scenario. Displayed as words: "skeleton, batch 32, 100 B".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scenario {
-    /// The remaining factors, in the order of the experiment's keys, without keys that have no effect.
+    /// The factors of the subset, in the order of the experiment's keys, without keys that have no effect.
     pub settings: Vec<SettingRecord>,
 }
 
@@ -54,7 +54,8 @@ pub struct Place {
     pub value_ns: i64,
     /// Lowest lower bound of the trials' 95 % confidence intervals, in ns.
     pub low_ns: i64,
-    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of them has none.
+    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of the intervals has no
+    /// upper bound.
     pub high_ns: Option<i64>,
     /// Whether the percentile is supported in every trial used.
     pub supported: bool,

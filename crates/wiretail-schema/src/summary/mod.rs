@@ -182,7 +182,7 @@ pub struct Matching {
     /// Length of the initial part of the measurement that was excluded, in ns (`--trim`). The captures' own
     /// numbers (rate, gaps, clock) include it.
     pub trim_ns: i64,
-    /// Packets with a shorter delay than this count as arrived, in ns (the loss threshold of RFC 7680).
+    /// Loss threshold (RFC 7680), in ns. Packets with a shorter delay count as arrived.
     pub window_ns: i64,
     /// Packets seen at ingress and at egress, with a delay of at least 0 and less than `window_ns`. The delay
     /// statistics are based on these packets.
@@ -268,9 +268,9 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// Number of packets sent, which the verdict is based on.
     pub packets: u64,
-    /// Packets that were lost or exceeded the limit.
+    /// Packets that were lost or arrived after the limit.
     pub failures: u64,
-    /// Number of failures that the budget allows for `packets`.
+    /// Number of lost or late packets that the budget allows among `packets`.
     pub failures_allowed: f64,
     /// Lower one-sided 95 % bound on the failure ratio (Clopper-Pearson).
     pub failure_ratio_low: f64,
@@ -472,7 +472,7 @@ pub struct Flow {
     pub name: String,
     /// Number of packets sent.
     pub sent: u64,
-    /// Number of packets lost, without late ones.
+    /// Number of packets lost, without late packets.
     pub lost: u64,
     /// Number of packets reordered.
     pub reordered: u64,

@@ -23,7 +23,7 @@ impl CoreSet {
     /// # Errors
     /// Returns a message with the expected format if the text is not a list of cores.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fault = || format!("{text:?} is not a list of cores; expected one like 0-3,8");
+        let fault = || format!("{text:?} is not a list of cores; expected a list such as 0-3,8");
         let mut cores = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -96,7 +96,7 @@ impl CoreSet {
         let mut cores = Vec::new();
         for (number, word) in text.trim().rsplit(',').enumerate() {
             let word = u32::from_str_radix(word, 16).map_err(|_| {
-                format!("{text:?} is not a mask of cores; expected hexadecimal words like ff,00000003")
+                format!("{text:?} is not a mask of cores; expected hexadecimal words such as ff,00000003")
             })?;
             let first = 32 * u32::try_from(number).unwrap_or(u32::MAX / 32);
             cores.extend((0..32).filter(|bit| word >> bit & 1 == 1).map(|bit| first + bit));

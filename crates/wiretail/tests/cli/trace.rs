@@ -303,5 +303,5 @@ fn rejects_invalid_recordings() {
     let message = fail(["trace", "--show", &path]);
     assert!(message.contains("trace.json: cannot be read"), "{message}");
     assert!(fail(["trace", "--cpus", "1"]).contains("--out <DIR>"));
-    assert!(fail(["trace", "--cpus", "x", "--out", &path]).contains("expected one like 0-3,8"));
+    assert!(fail(["trace", "--cpus", "x", "--out", &path]).contains("expected a list such as 0-3,8"));
 }

@@ -1,8 +1,8 @@
 //! Writes `samples.parquet`: the outcome of every packet, one row each.
 //!
 //! Rows are collected column by column and written in groups, so memory is limited to one group regardless of
-//! the capture's length. Timestamps and indices increase almost steadily, so delta encoding keeps them small,
-//! whereas they look like noise to a general compressor.
+//! the capture's length. Timestamps and indices increase almost steadily, so delta encoding keeps them small. A
+//! general compressor would treat them as noise.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -225,7 +225,7 @@ impl Rows {
     }
 
     fn push(&mut self, sample: &Sample) {
-        // Parquet stores unsigned numbers in the bits of signed ones.
+        // Parquet stores unsigned numbers in the bits of signed numbers.
         self.pre_index.push(sample.pre_index.map(u64::cast_signed));
         self.pre_ns.push(sample.pre_ns);
         self.post_ns.push(sample.post_ns);
@@ -257,7 +257,7 @@ impl Rows {
     }
 }
 
-/// A nullable column: the values that are present, and for each row whether it has one.
+/// A nullable column: the values that are present, and for each row whether it has a value.
 #[derive(Debug)]
 struct Optional<T> {
     values: Vec<T>,

@@ -11,9 +11,9 @@ use crate::plot::legend;
 
 /// Approximate width of a bar on the page, used to decide which labels fit into its pieces.
 const WIDTH: f64 = 940.0;
-/// Narrower pieces of a bar have no label.
+/// Pieces of a bar that are narrower than this have no label.
 const LABELLED: f64 = 0.06;
-/// Narrower pieces are merged into one.
+/// Narrower pieces are merged into a single piece.
 const SMALLEST: f64 = 0.002;
 
 /// Excess delay of a set of packets by cause.

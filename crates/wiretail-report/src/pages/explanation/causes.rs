@@ -23,7 +23,8 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
     }
     page::section(m, "causes", "Effect of each cause", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Ranked by what {} would be without the cause: its time is removed from the service time of each packet, and packets queued behind that packet leave earlier by the same amount.",
+            "Ranked by the value of {} without the cause: the time of the cause is removed from the service time \
+             of each packet, and packets queued behind that packet leave earlier by the same amount.",
             name(rank_by(explanation))
         ));
         let order = ranked(explanation);
@@ -31,9 +32,10 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
             table(m, "Causes", &columns(explanation), rows(explanation, &order));
         });
         m.tag("p").class("rests").text(
-            "Percentiles in italics are based on fewer than ten packets. Share: of the total excess delay of the tail's \
-             packets. Times a second and share of the core's time: over the whole trial, with or without packets \
-             in the device. A dash: unknown, for example for packets ahead, which are the traffic itself.",
+            "Percentiles in italics are based on fewer than ten packets. The share refers to the total excess \
+             delay of the tail's packets. Times a second and share of the core's time refer to the whole trial, \
+             with or without packets in the device. A dash marks an unknown value, for example for packets \
+             ahead, because they are the traffic itself.",
         );
     });
     advice(m, page);
@@ -146,7 +148,7 @@ fn rounded(value: f64) -> String {
     }
 }
 
-/// The mitigations, in the order of the ranking. Causes with the same mitigation share it.
+/// The mitigations, in the order of the ranking. Causes with the same mitigation share one entry.
 fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
     let explanation = page.explanation;
     let shares = Breakdown::of_tail(explanation);
@@ -228,7 +230,7 @@ fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option
     row.without_ns.get(place).copied().filter(|_| !is_traffic)
 }
 
-/// Which percentile ranks the causes, and how much lower it would be without a cause, in ns.
+/// The percentile that ranks the causes, and how much lower it would be without a cause, in ns.
 pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
     let place = *shown(explanation).first()?;
     let without = without(explanation, cause, place)?;
@@ -241,11 +243,11 @@ fn effect(explanation: &TrialExplanation, cause: usize) -> String {
     let Some((measured, saved)) = saved(explanation, cause) else { return String::new() };
     let name = name(Some(measured));
     if saved == 0 {
-        return format!("without it {name} does not change");
+        return format!("without this cause, {name} does not change");
     }
     let (whole, without) = (measured.value_ns, measured.value_ns.saturating_sub(saved));
     let ns = |ns: i64| format::duration(ns as f64);
-    format!("without it {name} is {} instead of {}", ns(without), ns(whole))
+    format!("without this cause, {name} is {} instead of {}", ns(without), ns(whole))
 }
 
 #[cfg(test)]

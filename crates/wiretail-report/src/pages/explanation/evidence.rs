@@ -84,7 +84,8 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
             line(match evidence.windows_lost {
                 0 => "No events are missing.".to_owned(),
                 windows => format!(
-                    "Events are missing during {} in total, which {} of the tail fall into: their delay is not attributed.",
+                    "Events are missing during {} in total. {} of the tail fall into this time; their delay is \
+                     not attributed.",
                     counted(windows, "window"),
                     counted(evidence.packets_in_lost, "packet"),
                 ),
@@ -142,7 +143,9 @@ const READING: [(&str, &str); 6] = [
 
 fn calibration(m: &mut Markup, overheads: &[EventCost]) {
     if overheads.is_empty() {
-        m.tag("p").class("rests").text("Events were not calibrated on this core: nothing is modelled.");
+        m.tag("p")
+            .class("rests")
+            .text("Events were not calibrated on this core, so their overhead is not modelled.");
         return;
     }
     let names = head(["event", "gaps seen", "before, median", "95 %", "after, median", "95 %"]);

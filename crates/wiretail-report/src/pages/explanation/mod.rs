@@ -110,7 +110,7 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
     page::section(m, "key-figures", "Key figures", |m| {
         m.tag("dl").class("tiles").body(|m| {
             let ns = explanation.baseline_ns;
-            let half = "half of the packets have less".to_owned();
+            let half = "half of the packets have a lower delay".to_owned();
             tile(m, "median delay", &format::duration(ns as f64), &format::exact_ns(ns), &[half], None);
             for wanted in KEY_PERCENTILES {
                 let found = explanation.percentiles.iter().find(|p| (p.percentile - wanted).abs() < 1e-9);
@@ -148,8 +148,8 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
             }
         });
         m.tag("p").class("rests").text(format_args!(
-            "The tail: the {} packets at and above p99.9, {}{}. Excess delay is a packet's delay minus the median. Based \
-             on {} trace events of core {} in {}; the clocks agree to {}.{}",
+            "The tail: the {} packets at and above p99.9, {}{}. Excess delay is a packet's delay minus the \
+             median. The page is based on {} trace events of core {} in {}; the clocks agree to within {}.{}",
             format::count(explanation.tail_packets),
             format::duration(explanation.tail_above_ns as f64),
             incidents(explanation),

@@ -30,9 +30,10 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     }
     page::section(m, "packets", "The worst packets", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Each drawing shows core {}, which runs the device, from shortly before the packet arrived until it left. \
-             Time 0 is the arrival of the packet. If there are very many events, the shortest are omitted. Packets that \
-             queued behind each other form one incident: its worst packet is shown, others of the {SHOWN} worst are folded.",
+            "Each drawing shows core {}, which runs the device, from shortly before the packet arrived until it \
+             left. Time 0 is the arrival of the packet. If there are very many events, the shortest are omitted. \
+             Packets that queued behind each other form one incident: its worst packet is shown, and the others \
+             among the {SHOWN} worst are folded.",
             explanation.evidence.core
         ));
         timeline::patterns(m);

@@ -20,7 +20,7 @@ const RIGHT: f64 = WIDTH - 14.0;
 /// Upper edge and height of the packet's lane; the core's lane follows.
 const PACKET: (f64, f64) = (8.0, 14.0);
 const CORE: (f64, f64) = (30.0, 26.0);
-/// The same for the device's own work, within the core's lane.
+/// Upper edge and height of the device's own work, within the core's lane.
 const OWN: (f64, f64) = (CORE.0 + 8.0, CORE.1 - 16.0);
 /// Vertical position of the time axis.
 const AXIS: f64 = 66.0;
@@ -161,7 +161,7 @@ fn core(
                 Certainty::Modelled => rect(m, "texture", Some("url(#texture-modelled)")),
                 Certainty::Inferred => rect(m, "texture", Some("url(#texture-inferred)")),
             }
-            // Only the name, if the sender does not fit as well.
+            // Show only the name if the sender does not fit.
             let short = span.cause.map(|cause| cause_and_sender(explanation, cause, None));
             let label = [Some(name.clone()), short].into_iter().flatten().filter(|_| !own);
             if let Some(label) = label.into_iter().find(|label| legend::text_width(label) + 16.0 < width) {

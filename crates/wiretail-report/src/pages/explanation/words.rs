@@ -106,13 +106,13 @@ pub fn cause_and_sender(explanation: &TrialExplanation, cause: usize, sender: Op
 }
 
 /// What delayed a packet, in a sentence: "635 µs: 612 µs TLB shootdown by suricata-main (munmap), 13 µs local
-/// timer, 10 µs unexplained". If the median delay is a visible part of the delay, the excess is named, too: the
-/// parts add up to that.
+/// timer, 10 µs unexplained". If the median is a visible part of the delay, the sentence also contains the
+/// excess delay, to which the parts add up.
 pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> String {
     let delay = format::about(packet.delay_ns as f64);
     if packet.events_missing {
         return format!(
-            "{delay}: not explained, because trace events are missing while it was in the device"
+            "{delay}: not explained, because trace events are missing from the packet's time in the device"
         );
     }
     if packet.lost_ns == 0 {
@@ -120,7 +120,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
     }
     let lost = format::about(packet.lost_ns as f64);
     let head = if lost == delay { delay } else { format!("{delay}, {lost} above the median") };
-    // Observed and modelled shares of the same cause are one part here.
+    // Observed and modelled shares of the same cause are combined into one part.
     let mut parts: Vec<Part> = Vec::new();
     for part in &packet.parts {
         let same = |other: &&mut Part| {
@@ -148,7 +148,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
             rest.len()
         ));
     }
-    // Less than a thousandth comes from rounding.
+    // A remainder of less than a thousandth results from rounding.
     if packet.unknown_ns > packet.lost_ns / 1000 {
         said.push(format!("{} unexplained", format::about(packet.unknown_ns as f64)));
     }

@@ -28,9 +28,10 @@ pub fn capacity(model: &CapacityModel) -> String {
         schema: &model.schema,
         version: &model.wiretail_version,
         formula: Formula {
-            text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device minus that of a forwarder without \
-                   work in its place; d, the time that interrupts take per second, is the sum of rate times length. For the \
-                   interval, every input is at the worst end of its 95 % confidence interval.",
+            text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device minus the median delay of \
+                   a forwarder in its place that does no work. d is the time that interrupts take per second: \
+                   the sum of each interrupt's rate times its length. The interval is computed with every input \
+                   at the worst end of its 95 % confidence interval.",
             page: "docs/kpi/capacity.md",
             source: (
                 "S. Gallenmüller, J. Naab, I. Adam, G. Carle, 5G QoS: Impact of Security Functions on Latency (NOMS 2020)",
@@ -240,7 +241,12 @@ fn comparisons(m: &mut Markup, model: &CapacityModel) {
     let rows: Vec<Vec<Cell>> = model.deployments.iter().flat_map(of).collect();
     let names = head(["deployment", "against", "R_max", "95 % interval", "measured", "error", "verdict"]);
     m.tag("div").class("broad").body(|m| {
-        table(m, "Error: from R_max to the nearer measured bound; zero between the bounds", &names, rows);
+        table(
+            m,
+            "Error: distance of R_max from the nearer measured bound; zero between the bounds",
+            &names,
+            rows,
+        );
     });
 }
 
@@ -266,7 +272,7 @@ fn inputs(m: &mut Markup, model: &CapacityModel) {
     });
     let names =
         head(["deployment", "median, device", "median, forwarder", "t_cpu", "interrupts, per second"]);
-    table(m, "Times, with the 95 % interval below each one that is not exact", &names, rows);
+    table(m, "Times; the 95 % interval is below each time that is not exact", &names, rows);
 }
 
 fn interrupts(m: &mut Markup, model: &CapacityModel) {
@@ -314,8 +320,6 @@ fn rests(m: &mut Markup, model: &CapacityModel) {
         basis(m, rows);
     }
     if given > 0 {
-        m.tag("p")
-            .class("rests")
-            .text("Medians given as numbers: their packets and clocks are documented at their source.");
+        m.tag("p").class("rests").text("Medians given as numbers: see their source for packets and clocks.");
     }
 }

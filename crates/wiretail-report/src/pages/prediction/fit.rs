@@ -57,7 +57,7 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
                 "mean_excess_ns",
                 Unit::Nanoseconds,
             ),
-            "A straight line if the distribution fits.",
+            "The curve is a straight line if the distribution fits.",
             (chosen, |candidate| candidate.mean_excess_ns),
         ),
         shapes(tail, chosen),
@@ -107,7 +107,7 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
         let names = head(["threshold", "events", "shape ξ", "Anderson-Darling", "fit", "counts", "sizes"]);
         table(
             m,
-            "Probabilities by chance: a fit as bad, counts as uneven, sizes as uneven over time",
+            "Probabilities that chance alone produces a fit this bad, and counts or sizes this uneven over time",
             &names,
             rows,
         );
@@ -121,8 +121,9 @@ fn quantiles(fit: &Fit) -> Figure {
         id: "tail-quantiles".to_owned(),
         title: "Events against the fitted distribution".to_owned(),
         caption: format!(
-            "Each of {} against the delay that the distribution has at its rank: on the line if it fits. The band contains \
-             95 % of samples drawn from the distribution.",
+            "Each of {} is plotted against the delay of the fitted distribution at the same rank. The points lie \
+             on the line if the distribution fits. The band contains 95 % of samples drawn from the \
+             distribution.",
             counted(fit.events, "event")
         ),
         x: axis("fitted", "fitted_ns", Unit::Nanoseconds, Scale::Linear),

@@ -86,7 +86,7 @@ pub fn waits(sampling: &InterruptSampling) -> Figure {
     }
 }
 
-/// Formats a rate with all digits: the pattern depends on the last one.
+/// Formats a rate with all digits, because the pattern depends on the last digit.
 fn exactly(pps: f64) -> String {
     format!("{}{}pps", format::short(pps), format::SPACE)
 }
@@ -95,8 +95,8 @@ fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
     let max = sampling
         .max_pps
         .map_or_else(String::new, |max| format!("The core serves {} at most.", format::rate(max)));
-    let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and waits only show how \
-                long that was.";
+    let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and the \
+                waits only show how long packets arrived.";
     m.tag("div").class("cards").body(|m| {
         answer(m, ("fail", "✕", "OVERLOADED"), &exactly(sampling.outcome.rate_pps), said, &max);
     });
@@ -129,8 +129,8 @@ fn errors(m: &mut Markup, sampling: &InterruptSampling, validation: &SamplingVal
         tile(m, &name, &shown, &exact, &lines, validation.long_or_more.then_some("not all are listed"));
     });
     m.tag("p").class("rests").text(
-        "Error: simulated over measured, minus 1. A measured wait is the delay minus the median. Counted are packets that wait at \
-         least half of the simulation's longest wait.",
+        "Error: simulated value divided by measured value, minus 1. A measured wait is the delay minus the \
+         median. Packets are counted if they wait at least half as long as the longest simulated wait.",
     );
 }
 
@@ -155,7 +155,9 @@ fn pattern(kind: &SampledInterrupt, beat: &Beat) -> String {
     match (kind.rate_hz, beat.beat_hz) {
         (rate, _) if rate <= 0.0 => "never".to_owned(),
         (_, 0.0) => {
-            "in step with the packets: always the same wait or none, depending on the phase".to_owned()
+            "synchronous with the packets: the wait is always the same, or there is none, depending on the \
+             phase"
+                .to_owned()
         }
         (_, beat) => format!("repeats every {}", format::duration(1e9 / beat)),
     }
@@ -194,7 +196,7 @@ fn sensitivity(m: &mut Markup, sampling: &InterruptSampling) {
     m.tag("div").class("broad").body(|m| {
         table(
             m,
-            "The same interrupts at nearby rates; there is no closed form if interrupts and packets are in step",
+            "The same interrupts at nearby rates; there is no closed form if interrupts and packets are synchronous",
             &names,
             rows,
         );
@@ -220,7 +222,8 @@ fn late(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
         id: "interrupt-late".to_owned(),
         title: "Packets that wait, over the rate".to_owned(),
         caption:
-            "Where the simulation differs from the closed form, interrupts and packets are in step, or nearly so."
+            "If the simulation differs from the closed form, interrupts and packets are synchronous or nearly \
+             synchronous."
                 .to_owned(),
         x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
         y: axis("of all packets", "late_ratio", Unit::Ratio, Scale::Linear),
@@ -237,7 +240,7 @@ fn longest(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
         id: "interrupt-longest".to_owned(),
         title: "The longest wait, over the rate".to_owned(),
         caption:
-            "If packets and an interrupt are in step, the longest wait can be shorter than the interrupt."
+            "If packets and an interrupt are synchronous, the longest wait can be shorter than the interrupt."
                 .to_owned(),
         x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
         y: axis("longest wait", "max_wait_ns", Unit::Nanoseconds, Scale::Linear),
@@ -266,8 +269,9 @@ fn rests(m: &mut Markup, sampling: &InterruptSampling) {
         );
     }
     m.tag("p").class("rests").text(format_args!(
-        "Simulated: {} packets, {} of the core each; interrupts take {} of each second. Phases that were not given are random, with \
-         seed {}. Simulated interrupts are exactly periodic and of constant length; real ones vary in length.",
+        "Simulated: {} packets that each need the core for {}; interrupts take {} of each second. Phases that \
+         were not given are random, with seed {}. Simulated interrupts are exactly periodic and of constant \
+         length; real ones vary in length.",
         format::count(sampling.packets),
         format::duration(sampling.service_ns as f64),
         format::duration(sampling.interrupts_ns),

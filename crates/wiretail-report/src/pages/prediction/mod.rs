@@ -1,5 +1,5 @@
-//! The pages of predictions: [`capacity`], [`tail`], [`interrupts`], [`queueing`]. Each compares its
-//! predictions with a measurement if there is one.
+//! The pages of predictions: [`capacity`], [`tail`], [`interrupts`], [`queueing`]. Each page compares its
+//! predictions with a measurement, if one was given.
 //!
 //! This module contains the shared parts: the page's frame, the data that a prediction is based on, the
 //! source of its formula, and the document itself, which each page contains as JSON.

@@ -119,8 +119,9 @@ fn errors(m: &mut Markup, validations: &[QueueingValidation]) {
         });
         cells
     });
-    let title = "Predicted / measured, each the median of its repeats; below: the range of nine of ten predicted repeats / the smallest and \
-                 the largest measured value; in italics: fewer than ten measured packets, not judged";
+    let title = "Predicted / measured: the medians of the repeats. Below them: the range of nine of ten \
+                 predicted repeats / the smallest and the largest measured value. Values in italics are based on \
+                 fewer than ten measured packets and are not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
     replays(m, validations);
     for validation in validations.iter().filter(|validation| !validation.within) {
@@ -149,8 +150,8 @@ fn replays(m: &mut Markup, validations: &[QueueingValidation]) {
         ""
     };
     let title = format!(
-        "Replayed with the arrivals{stalls} that each trial recorded: errors here are due to the device, errors only in the table above are due to the \
-         load generator and the machine"
+        "Simulated with the arrivals{stalls} that each trial recorded: errors in this table are due to the \
+         device; errors that occur only in the table above are due to the load generator and the machine"
     );
     m.tag("div").class("broad").body(|m| table(m, &title, &names, rows));
 }
@@ -260,7 +261,7 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
         ),
     ];
     rows.extend(found.wakes.iter().map(|wake| {
-        let what = format!("wake after {} idle, mean", format::duration_short(wake.after_idle_ns));
+        let what = format!("mean wake-up delay after {} idle", format::duration_short(wake.after_idle_ns));
         row(&what, format::duration(wake.mean_ns), format!("{} packets", format::count(wake.packets)))
     }));
     table(

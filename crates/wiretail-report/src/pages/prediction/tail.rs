@@ -105,14 +105,14 @@ fn thin(m: &mut Markup, fit: &Fit) {
         return answer(m, ("undecided", "!", "THIN"), "fit", said, "");
     };
     let said = format!(
-        "The delays are a mixture of two components, as if a rarer cause had a length of its own: {} above {}, and {} of these above {}, which \
-         determine the maxima.",
+        "The delays are a mixture of two components, as if a rarer cause had its own typical length. There are \
+         {} above {}; {} of these are above {} and determine the maxima.",
         counted(below.events, "event"),
         format::duration(below.threshold_ns),
         format::count(fit.events),
         format::duration(fit.threshold_ns)
     );
-    let basis = "One distribution per component fits; a single one for both does not.";
+    let basis = "One distribution per component fits; a single distribution for both does not.";
     answer(m, ("undecided", "!", "TWO COMPONENTS"), "fit", &said, basis);
 }
 
@@ -234,8 +234,8 @@ fn events(forecast: &Forecast) -> Figure {
         id: "tail-events".to_owned(),
         title: "Events above a level, predicted and observed".to_owned(),
         caption: format!(
-            "Events among the {} after the fitted ones; an observed number should lie in its band. The bands hold \
-             simultaneously with {} confidence.",
+            "Events among the {} after the fitted packets. An observed number should lie in its band. The bands \
+             hold simultaneously with {} confidence.",
             counted(forecast.packets, "packet"),
             format::ratio(forecast.confidence)
         ),

@@ -28,8 +28,9 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     let Some(ablation) = page.ablation.filter(|ablation| !ablation.results.is_empty()) else { return };
     page::section(m, "proof", "Effect of each setting", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Profile {} on cores {}, limited to settings that can be changed at runtime. All configurations of the host alternated, {} times, in \
-             random order; differences are taken within a repeat. A setting has an effect if the interval of its differences excludes 0.",
+            "Profile {} on cores {}, limited to settings that can be changed at runtime. All configurations of \
+             the host were measured in turn, {} times, in random order; differences are taken within a repeat. A \
+             setting has an effect if the interval of its differences excludes 0.",
             ablation.profile.name(),
             ablation.cores,
             ablation.repeats
@@ -57,7 +58,7 @@ fn load(m: &mut Markup, ablation: &Ablation, result: &LoadResult) {
         m.tag("h3").text(name);
     }
     for (kind, title) in [
-        (ConfigurationKind::Without, "with all others set: increase without it"),
+        (ConfigurationKind::Without, "with all other settings: increase without this setting"),
         (ConfigurationKind::Alone, "alone: decrease relative to the host as it is"),
     ] {
         let factors: Vec<&FactorEffect> = result

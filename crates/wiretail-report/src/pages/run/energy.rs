@@ -26,8 +26,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     }
     page::section(m, "energy", "Energy", |m| {
         m.tag("p").class("hint").text(
-            "Idle: nothing of the trial runs. Available: the device runs without packets. Processing: packets are sent. \
-             The whole host is measured, load generator and capture included.",
+            "Idle: no part of the trial runs. Available: the device runs without packets. Processing: packets \
+             are sent. The whole host is measured, including load generator and capture.",
         );
         let domains = domains(page);
         let mut names = head(["trial", "state", "time", "readings", "power"]).to_vec();

@@ -69,8 +69,8 @@ fn explanations(m: &mut Markup, page: &Page<'_>) {
         table(m, "The largest causes of each traced trial", &names, rows);
     });
     m.tag("p").class("rests").text(
-        "Would save: how much lower the named percentile would be without the cause; in italics if it is based on fewer than \
-         ten packets.",
+        "Would save: the decrease of the named percentile without the cause, in italics if the percentile is \
+         based on fewer than ten packets.",
     );
 }
 
@@ -166,7 +166,7 @@ fn rows(page: &Page<'_>, united: &[CauseRow], explained: &ExplainedTrial) -> Vec
 
 fn overheads(m: &mut Markup, page: &Page<'_>) {
     m.tag("p").class("hint").text(
-        "Traced trials and untraced trials with the same settings. A control has the same packets, too, and runs \
+        "Traced trials and untraced trials with the same settings. A control also has the same packets and runs \
          right after its traced trial.",
     );
     m.tag("ul").class("overloads").body(|m| {
@@ -239,7 +239,7 @@ fn verdict(overhead: &Overhead, at: &OverheadAt) -> String {
         OverheadVerdict::Beyond => format!("{what}, beyond the range of {range} between the {pairs}."),
         OverheadVerdict::Unknown => {
             format!(
-                "{what}; with one untraced trial, the variation between trials is unknown: repeat it (trial.repeats)."
+                "{what}; with one untraced trial, the variation between trials is unknown; increase trial.repeats."
             )
         }
     }

@@ -1,4 +1,4 @@
-//! Delay and loss over the offered rate, and the rate from which on a device is overloaded.
+//! Delay and loss over the offered rate, and the lowest rate at which a device is overloaded.
 
 use wiretail_schema::run::TrialState;
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario};
@@ -17,7 +17,7 @@ use crate::plot::Size;
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 /// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
 const BANDS: usize = 4;
-/// Ratio of the highest to the lowest rate from which on the axis is logarithmic.
+/// Smallest ratio of the highest to the lowest rate for which the axis is logarithmic.
 const WIDE: u64 = 20;
 
 /// The section; empty if fewer than two rates have valid trials.
@@ -132,7 +132,7 @@ fn over_rate(
     }
 }
 
-/// A line at each rate from which on scenarios of the figure are overloaded.
+/// A line at the lowest rate at which each scenario of the figure is overloaded.
 fn reference_lines(page: &Page<'_>, lines: &[&Vec<Curve<'_>>], keys: &[&str]) -> Vec<ReferenceLine> {
     let mut rates: Vec<(u64, Vec<String>)> = Vec::new();
     for line in lines {
@@ -172,11 +172,11 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         });
     }
     m.tag("p").class("rests").text(format_args!(
-        "A rate counts as overloaded if more than {} of the packets are lost, and more than {} times the median \
-         of the lower rates (or the loss exceeds that median by {} of the packets); or if the median delay is \
-         more than {} times the median of at least {} lower rates; each only if the same holds for every higher \
-         rate. The lowest rate therefore never counts as overloaded, and at the highest one a single odd trial looks the same as \
-         an overload. The median over repeats is used; invalid trials are excluded.",
+        "A rate counts as overloaded in two cases. Either more than {} of the packets are lost, and the loss is \
+         more than {} times the median loss of the lower rates (or exceeds it by {} of the packets). Or the \
+         median delay is more than {} times the median delay of at least {} lower rates. The same must hold for \
+         every higher rate. The lowest rate therefore never counts as overloaded. At the highest rate, a single \
+         outlier looks the same as an overload. The median over repeats is used; invalid trials are excluded.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),
         format::ratio(Overload::LOSS_STEP),

@@ -50,7 +50,7 @@ pub struct RunPage<'a> {
     pub run: &'a Run,
     /// The analyses of its trials' segments.
     pub results: &'a [SegmentResult],
-    /// The rates from which on its scenarios are overloaded.
+    /// The lowest overloaded rate of each scenario.
     pub overloads: &'a [OverloadMark],
     /// The fastest devices under each load.
     pub rankings: &'a [Ranking],
@@ -227,7 +227,7 @@ fn banner(m: &mut Markup, page: &Page<'_>) {
         ));
     }
     if page.missing() > 0 {
-        faults.push(format!("{} of the plan not run.", counted(page.missing(), "trial")));
+        faults.push(format!("{} of the plan did not run.", counted(page.missing(), "trial")));
     }
     if faults.is_empty() {
         return;

@@ -39,10 +39,11 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             });
         }
         m.tag("p").class("rests").text(
-            "The whole device under test, valid trials only, with the interval below each percentile. The median over repeats is shown, and the interval extends \
-             from the lowest bound of all repeats to the highest; repeats are not pooled. Intervals assume that packets are \
-             independent. If one stall delays many packets, they are too narrow; compare repeats. Percentiles in italics \
-             are based on fewer than ten packets.",
+            "The whole device under test, valid trials only, with the interval below each percentile. The median \
+             over repeats is shown, and the interval extends from the lowest bound of all repeats to the \
+             highest; repeats are not pooled. Intervals assume that packets are independent. If one stall delays \
+             many packets, the intervals are too narrow; compare the repeats. Percentiles in italics are based \
+             on fewer than ten packets.",
         );
     });
 }

@@ -23,8 +23,9 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
         searches.searches.iter().filter(|search| !search.trials.is_empty()).map(way).collect();
     page::section(m, "search", "Highest load", |m| {
         m.tag("p").class("hint").text(
-            "The highest load that meets each goal: a rate, or a number of packets back to back. Invalid trials are ignored. A trial in \
-             which packets left for longer than they arrived misses every goal: packets that were not lost were still queued in the device.",
+            "The highest load that meets each goal: a rate, or a number of packets back to back. Invalid trials \
+             are ignored. A trial misses every goal if its packets took longer to leave the device than to \
+             arrive: packets that were not lost were still queued in the device.",
         );
         let names = head([
             "search",

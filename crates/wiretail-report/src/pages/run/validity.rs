@@ -17,8 +17,8 @@ const ROWS: usize = 30;
 pub fn section(m: &mut Markup, page: &Page<'_>) {
     page::section(m, "validity", "Validity", |m| {
         m.tag("p").class("hint").text(
-            "Behavior of the testbed, apart from the device under test. A trial is invalid if this could be mistaken for \
-             behavior of the device.",
+            "Behavior of the testbed, apart from the device under test. A trial is invalid if this behavior \
+             could be mistaken for that of the device.",
         );
         stalls(m, page);
         calibration(m, page);
@@ -133,7 +133,7 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().flat_map(|trial| {
         trial.devices.iter().map(|device| {
             let tapped = |tap: Option<u64>| {
-                let untapped = Cell::number("no tap").exact("not every path has a tap there");
+                let untapped = Cell::number("no tap").exact("not every path has a tap at this point");
                 tap.map_or(untapped.class("number zero"), Cell::count)
             };
             let agree = match (device.agrees(), device.tapped_in.or(device.tapped_out)) {
@@ -157,8 +157,8 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
     });
     let names =
         ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "filtered", "not sent", "agree"];
-    let caption = "Device counters and packets seen by the taps, summed over all directions of a device. Packets that it \
-                   dropped may be included in those it took";
+    let caption = "Device counters and packets seen by the taps, summed over all directions of a device. Packets \
+                   that a device dropped may be included in the packets that it took";
     table(m, caption, &head(names), rows);
 }
 
@@ -254,19 +254,20 @@ fn meaning(cause: StallCause) -> (&'static str, &'static str) {
     match cause {
         StallCause::AllCoresPaused => (
             "all cores paused",
-            "All busy cores stood still at the same time: the hypervisor or the firmware paused the machine. Nothing \
-             in the machine can prevent that; delays as long as these pauses are due to the host, not to the device.",
+            "All busy cores stood still at the same time: the hypervisor or the firmware paused the machine. \
+             Nothing in the machine can prevent these pauses; delays as long as these pauses are due to the \
+             host, not to the device.",
         ),
         StallCause::Scheduler => (
             "scheduler",
-            "The scheduler ran another task on the core, or the fair server, which takes 50 ms of each second from a \
-             real-time thread that never sleeps. Isolated cores and a disabled fair server avoid \
-             this.",
+            "The scheduler ran another task on the core, or the fair server, which takes 50 ms of each second \
+             from a real-time thread that never sleeps. Isolated cores and a disabled fair server avoid these \
+             stalls.",
         ),
         StallCause::OneCorePaused => (
             "one core paused",
-            "One core stood still while the scheduler ran no other task there: interrupts, or a hypervisor that took \
-             one core. Moving interrupts away distinguishes the two.",
+            "One core stood still while the scheduler ran no other task on it: interrupts, or a hypervisor that \
+             took one core. To distinguish the two, move interrupts to other cores.",
         ),
     }
 }

@@ -35,16 +35,16 @@ pub struct TraceInfo {
     /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packets are timestamped by
     /// CLOCK_REALTIME.
     pub clock_before: ClockOffset,
-    /// The same offset after the recording.
+    /// Offset from the trace clock to CLOCK_REALTIME after the recording.
     pub clock_after: ClockOffset,
-    /// Whether the two offsets differ by more than their uncertainty. If so, CLOCK_REALTIME was set during
-    /// the recording, and the trace cannot be aligned with packets.
+    /// Whether the offsets before and after the recording differ by more than their uncertainty. If so,
+    /// CLOCK_REALTIME was set during the recording, and the trace cannot be aligned with packets.
     pub clock_stepped: bool,
     /// Cores whose events were recorded.
     pub watched: Vec<u32>,
     /// Whether the stacks of senders were recorded.
     pub stacks: bool,
-    /// Size of a ring buffer page with its header, in bytes.
+    /// Size of a ring buffer page including its header, in bytes.
     pub page_bytes: u32,
     /// The kernel's `events/header_page`.
     pub header_page: String,
@@ -62,8 +62,8 @@ pub struct TraceInfo {
     pub symbols: Vec<(u64, String)>,
 }
 
-/// Offset to add to the trace clock to get CLOCK_REALTIME. Taken from the narrowest of many readings of one
-/// clock between two readings of the other.
+/// Offset to add to the trace clock to get CLOCK_REALTIME. One clock is read many times, each time between two
+/// readings of the other clock; the reading with the shortest time between the enclosing readings is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Time of the reading, in ns of the trace clock.
@@ -76,7 +76,7 @@ pub struct ClockOffset {
 
 impl ClockOffset {
     /// Whether one of the clocks was set between the two readings. Otherwise the offset is constant, because
-    /// both clocks are slewed alike.
+    /// both clocks are slewed in the same way.
     pub fn stepped_until(self, later: ClockOffset) -> bool {
         /// Largest difference between the fast clocks of two processors, in ns.
         const SLACK_NS: u64 = 200;

@@ -25,8 +25,7 @@ pub struct TraceRoles {
     pub polls: bool,
     /// Largest number of packets that the device takes and sends together; 1 if it is not known to batch.
     pub batch: u64,
-    /// Core that sends the packets. Kernel work on this core before the device can see a packet also takes
-    /// time.
+    /// Core that sends the packets. Kernel work on this core also delays a packet before the device can see it.
     pub feeding: Option<u32>,
     /// Stalls of a polling device, logged by its own loop. Only stalls while packets were in flight.
     pub stalls: Vec<Gap>,
@@ -46,8 +45,9 @@ pub struct Gap {
     pub to_ns: u64,
 }
 
-/// Measurements of a loop that only reads the clock, on a core whose events are recorded. Each gap is one or
-/// more events with their cost before the first tracepoint (the head) and after the last one (the tail).
+/// Measurements of a loop that only reads the clock, on a core whose events are recorded. Each gap contains one
+/// or more events, including their cost before the first tracepoint (the head) and after the last one (the
+/// tail).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spin {
     /// Core of the loop.

@@ -30,7 +30,7 @@ pub struct SavedQueueingModel {
 pub struct QueueingCalibration {
     /// Trials used for the calibration, as "RUN:NUMBER (NAME)".
     pub trials: Vec<String>,
-    /// Settings of the device, without its batches and their release. A model describes a single device.
+    /// Settings of the device, except its batches and their release. A model describes a single device.
     #[serde(default)]
     pub device: Vec<SettingRecord>,
     /// Release of packets that the experiment requested; null if not stated.
@@ -45,7 +45,7 @@ pub struct QueueingCalibration {
     pub gaps: u64,
     /// Total length of these intervals, in ns: the time for which the server was observed busy.
     pub busy_ns: f64,
-    /// Median service time, in ns, of packets that no interrupt met.
+    /// Median service time, in ns, of packets that were not interrupted.
     pub service_ns: Estimate,
     /// Interrupts observed during the calibration.
     pub interrupts: InterruptEvidence,
@@ -118,11 +118,11 @@ pub struct QueueingValidation {
     /// Whether every percentile with a limit is within it.
     pub within: bool,
     /// Whether every percentile outside its limit lies between the smallest and the largest value of the
-    /// repeats: the measurement itself does not repeat to within the limit.
+    /// repeats. If so, the repeats themselves differ by more than the limit.
     pub within_repeats: bool,
     /// Failed comparisons in words; empty if there are none.
     pub failures: Vec<String>,
-    /// The same comparison with the recorded arrivals of each trial.
+    /// Comparison with a simulation of the recorded arrivals of each trial.
     #[serde(default)]
     pub replay: QueueingReplay,
     /// Predicted and measured distribution for a plot; for repeats, those of the trial with the median p99.
@@ -130,7 +130,7 @@ pub struct QueueingValidation {
 }
 
 /// Comparison of a load simulated with the recorded arrivals of each trial and, if the trial lists them, its
-/// recorded stalls. Errors that appear here are caused by the device; errors that appear only in the
+/// recorded stalls. Errors of this comparison are caused by the device; errors that appear only in the
 /// prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
@@ -149,9 +149,9 @@ pub struct ComparedPercentile {
     pub percentile: f64,
     /// Predicted value, in ns; the median if the load was simulated several times.
     pub predicted_ns: i64,
-    /// Lower bound, in ns: one of twenty simulations of the load is below it.
+    /// Lower bound, in ns: in one of twenty simulations of the load, the value is below it.
     pub predicted_low_ns: i64,
-    /// Upper bound, in ns: one of twenty simulations of the load is above it.
+    /// Upper bound, in ns: in one of twenty simulations of the load, the value is above it.
     pub predicted_high_ns: i64,
     /// Measured value, in ns; the median over repeats.
     pub measured_ns: i64,
@@ -163,7 +163,7 @@ pub struct ComparedPercentile {
     pub error: f64,
     /// Largest error allowed; null if the percentile is not judged.
     pub limit: Option<f64>,
-    /// Whether n (1 - p) of the measured packets is at least 10.
+    /// Whether the measured percentile is supported: n (1 - p) is at least 10.
     pub supported: bool,
 }
 

@@ -13,7 +13,7 @@ use self::calibration::{QueueingCalibration, QueueingSearchValidation, QueueingV
 /// Schema name and version of the output of `wiretail predict queueing --json`.
 pub const QUEUEING_SCHEMA: &str = "wiretail.queueing/1";
 
-/// Distribution of a duration, drawn anew each time.
+/// Distribution from which a duration is drawn each time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Length {
@@ -33,7 +33,7 @@ pub enum Interrupts {
     Periodic {
         /// Time from one interrupt to the next, in ns.
         period_ns: f64,
-        /// Time of the first interrupt, in ns; less than the period. Null: drawn from the seed.
+        /// Time of the first interrupt, in ns; less than the period. If null, it is drawn from the seed.
         phase_ns: Option<f64>,
         /// Duration of each interrupt.
         length: Length,
@@ -88,14 +88,14 @@ pub struct QueueingModel {
     pub service: Length,
     /// Additional work per batch, before its first packet.
     pub batch_overhead: Length,
-    /// Time from an arrival at the idle server to the start of service, ordered by idle time. Empty: service
-    /// starts at once.
+    /// Time from an arrival at the idle server to the start of service, ordered by idle time. If the list is
+    /// empty, service starts at once.
     #[serde(default)]
     pub wake: Vec<Wake>,
     /// Interrupts of the server. They also suspend the service of a packet, which continues afterwards.
     pub interrupts: Vec<Interrupts>,
-    /// Constant delay of the rest of the path, in ns. Negative if a packet leaves before the server is done
-    /// with it. The total delay is never below 0.
+    /// Constant delay of the rest of the path, in ns. Negative if a packet leaves before the server has
+    /// finished its work on it. The total delay is never below 0.
     pub transfer_ns: f64,
 }
 
