@@ -155,7 +155,7 @@ fn rejects_plans_out_of_range() {
     assert!(refused(plan(ok.clone(), Pattern::Constant { rate_pps: 0 }, 1)).contains("rate"));
     assert!(refused(plan(ok.clone(), Pattern::Bursts { rate_pps: 1, burst: 0 }, 1)).contains("burst"));
     let short = Pattern::OnOff { rate_pps: 10, on_ns: 1, off_ns: 1 };
-    assert!(refused(plan(ok, short, 1)).contains("time on"));
+    assert!(refused(plan(ok, short, 1)).contains("on period"));
 }
 
 #[test]

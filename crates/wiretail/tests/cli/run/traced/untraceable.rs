@@ -100,7 +100,7 @@ fn rejects_damaged_traced_run_in_one_line() {
     fs::write(trial.join(document), foreign.to_string()).expect("written");
     assert_clear(&explain(&run), &trial.join("trace"), "this trace belongs to another trial");
     let message = fail(["explain".as_ref(), run.as_os_str(), "--trial".as_ref(), "99".as_ref()]);
-    assert_clear(&message, &run, "no trial 99 of this run");
+    assert_clear(&message, &run, "no analyzed packets of trial 99 of this run");
 
     // A trace file that is truncated, missing, or of another kind.
     let (run, trial) = original.copy("cut");
