@@ -93,7 +93,10 @@ fn rejects_a_truncated_page() {
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
     pages[1].truncate(5000);
     let error = read(&mut trace, &pages).expect_err("cut off").to_string();
-    assert!(error.contains("cpu0.sends.raw: damaged at byte 4096: the file ends after 904 bytes of a page"), "{error}");
+    assert!(
+        error.contains("cpu0.sends.raw: damaged at byte 4096: the file ends after 904 bytes of a page"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -366,7 +366,9 @@ mod tests {
         assert!(refused(SkeletonPlan { delay: never, ..Default::default() }).contains("at least 1"));
         let faults = FaultSchedule::from_list(vec![(1, Fault::Drop)]).unwrap();
         let delay = Some(Delay { ns: 1, every: 1 });
-        assert!(refused(SkeletonPlan { delay, faults, ..Default::default() }).contains("both delays and faults"));
+        assert!(
+            refused(SkeletonPlan { delay, faults, ..Default::default() }).contains("both delays and faults")
+        );
         let work = SkeletonPlan { work_ns: 1, release: Release::Batch, ..Default::default() };
         assert!(refused(work).contains("when its work is done"));
     }
