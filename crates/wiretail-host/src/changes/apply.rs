@@ -392,6 +392,6 @@ mod tests {
         undo(&step, &Before::Nothing, 0).expect("nothing to do");
         let step = Step::WriteFile { path: folder.path().join("none"), value: "1".into(), may_refuse: false };
         let undone = undo(&step, &Before::Value("0".into()), 0).expect("nothing to do");
-        assert!(undone.remark.is_some_and(|remark| remark.contains("is gone")));
+        assert!(undone.remark.is_some_and(|remark| remark.contains("no longer exists")));
     }
 }
