@@ -65,9 +65,8 @@ impl Question {
         }
     }
 
-    /// Counts a poor trial with its duration. Short poor trials count against the rate unless short good
-    /// trials outweigh them. Short good trials never count for the rate: a loss may occur in a minute that
-    /// does not occur in a second.
+    /// Weights each trial by its duration. Short good trials can offset short poor ones, but are never evidence
+    /// in favor of the rate, because a loss that does not occur within a second may occur within a minute.
     fn by_sum<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>, sum_ns: f64, exceed: f64) -> Rating {
         let (mut full_good, mut full_poor, mut short_good, mut short_poor) = (0.0, 0.0, 0.0, 0.0);
         for trial in trials {

@@ -259,7 +259,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     }
     let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
     let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
-    // The kernel needs a moment until it timestamps packets where they enter the network stack.
+    // It takes a moment before the kernel timestamps packets on entry to the network stack.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
     let ready = AtomicBool::new(false);

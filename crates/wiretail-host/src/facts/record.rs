@@ -171,7 +171,7 @@ fn matches_or(
 }
 
 /// The kernel configuration, from /boot/config-RELEASE or the modules folder. /proc/config.gz is not read
-/// because it is compressed; usually only custom-built kernels provide no other file with the configuration.
+/// because it is compressed, and distribution kernels provide the configuration in one of the other files.
 fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
     let release = release.trim();

@@ -159,7 +159,7 @@ pub enum Follows {
     Clock,
     /// The packets: their count or their content.
     Packets,
-    /// Time and packets explain the pattern equally well.
+    /// A period in time and a period in packets fit the pattern equally well.
     Indistinguishable,
 }
 

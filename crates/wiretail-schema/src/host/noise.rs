@@ -121,7 +121,7 @@ pub struct FloorValue {
 /// Causes of the gaps of one core.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCauses {
-    /// Causes, largest total time first. Each gap counts for the cause that took most of it. A cause without
+    /// Causes, largest total time first. Each gap is attributed to the cause that took most of it. A cause without
     /// gaps is listed if [`LongGap::parts`] refers to it.
     pub causes: Vec<GapCause>,
     /// Gaps with missing trace events, which are not attributed to a cause.

@@ -59,8 +59,8 @@ impl Known {
         (gamma(random, self.seen, factor * self.seen), factor)
     }
 
-    /// Band for the number of events in `ratio` times as many packets: minimum and maximum, with a total
-    /// probability of `outside` beyond them. Each event counts with probability `share(i)`.
+    /// Minimum and maximum of the number of events in a sample `ratio` times as large. The number is outside
+    /// this band with probability `outside`. Each event is included with probability `share(i)`.
     fn band(
         &self,
         ratio: f64,

@@ -61,8 +61,8 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
             kind: RefusalKind::BadFit,
             reason: format!(
                 "no generalized Pareto distribution fits above any of {} thresholds with {EVENTS_MIN} to {} events: \
-                by chance, the Anderson-Darling statistic is as large in at most {:.0} % of cases, but more than 5 % \
-                is required; several causes with different delays look like this",
+                the best Anderson-Darling p-value is {:.0} %, but must exceed 5 %; a mixture of causes with different \
+                delays has this effect",
                 candidates.len(),
                 candidates.iter().map(|candidate| candidate.events).max().unwrap_or(0),
                 worst * 100.0

@@ -260,9 +260,9 @@ fn meaning(cause: StallCause) -> (&'static str, &'static str) {
         ),
         StallCause::Scheduler => (
             "scheduler",
-            "The scheduler ran another task on the core, or the fair server, which takes 50 ms of each second \
-             from a real-time thread that never sleeps. Isolated cores and a disabled fair server avoid these \
-             stalls.",
+            "Another task ran on the core, possibly because of the scheduler's fair server, which takes 50 ms of \
+             each second from a real-time thread that never sleeps. Isolated cores and a disabled fair server \
+             avoid these stalls.",
         ),
         StallCause::OneCorePaused => (
             "one core paused",

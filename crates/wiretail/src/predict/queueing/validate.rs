@@ -131,7 +131,7 @@ fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<Stri
     });
     differing.map(|(setting, other)| {
         format!(
-            "has another device: {} is {}, but was {} in the calibration",
+            "was recorded with another device: {} is {}, but was {} in the calibration",
             setting.key, other.text, setting.text
         )
     })

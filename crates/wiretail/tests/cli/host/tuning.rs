@@ -92,7 +92,7 @@ fn apply_persists_until_revert() {
     let again = fail(apply(&root));
     assert!(again.contains("already applied") && again.contains("host revert"), "{again}");
 
-    // irqbalance, a thread of the record, is not in the tree; words of the boot command line need a reboot.
+    // The record lists irqbalance as a thread, which the tree lacks. Kernel command-line parameters need a reboot.
     let verify = ["host", "verify", "--root", &root];
     assert_eq!(
         wiretail(verify.into_iter().chain(["--now"])).status.code(),

@@ -1,5 +1,5 @@
-//! Devices that do not start, do not become ready, or die: their trial fails with the reason, and the others
-//! continue.
+//! If a device does not start, does not become ready, or dies, its trial fails and reports the reason. The
+//! other trials continue.
 
 use std::process::Command;
 
