@@ -32,7 +32,7 @@ pub(crate) struct Mscap {
     last: u64,
     /// Total offset added by the wraps so far, in ns.
     wrapped: u64,
-    /// Whether a timestamp of more than 32 bits was seen, which means that the timestamps of this file do not wrap around.
+    /// Whether a timestamp of more than 32 bits was seen. Timestamps of such a file do not wrap around.
     wide: bool,
     interfaces: [Interface; 1],
 }
