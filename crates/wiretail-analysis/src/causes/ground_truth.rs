@@ -2,11 +2,11 @@
 //! packets.
 //!
 //! It uses only the list of injected interference, the packets' timestamps and the reported causes, and no
-//! other results of the attribution. A packet *belongs* to an interference event if it was in the device
-//! between [`BEFORE_NS`] before the event's start and its end. Among several events, the one with the longest
-//! overlap counts. If another packet arrives while such a packet is still in the device, it waits and also
-//! belongs to the event, up to [`DRAIN_NS`] after the end. A packet that arrived later found the device free
-//! again and was delayed by something else.
+//! other results of the attribution. A packet *belongs* to an interference event if it was in the device at
+//! any time from [`BEFORE_NS`] before the event's start until the event's end. If several events match, the
+//! one with the longest overlap is used. A packet that arrives while such a packet is still in the device has
+//! to wait and also belongs to the event, until [`DRAIN_NS`] after the event's end. A packet that arrives
+//! later finds the device free again and is delayed by something else.
 //!
 //! Two kinds of packets are not judged: packets that overlap the event for less than half of their excess
 //! delay, and packets that arrived so close after others that they had to wait anyway.
@@ -18,12 +18,12 @@ use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interferen
 
 /// Only packets with a higher excess delay than this are judged, in ns.
 pub const LATE_NS: u64 = 20_000;
-/// Time by which interference may reach the device before the injector has read the clock, in ns.
+/// Interference may reach the device up to this long before the injector has read the clock, in ns.
 pub const BEFORE_NS: i64 = 5_000;
 /// Time after an interference event during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;
-/// An interference event that overlaps a packet's stay by less than 1 / `SHARE` of the excess delay is not
-/// its main cause.
+/// An interference event is not a packet's main cause if it overlaps the packet's stay by less than 1 /
+/// `SHARE` of the packet's excess delay.
 const SHARE: u64 = 2;
 
 /// The reported cause of a packet.
@@ -31,7 +31,7 @@ const SHARE: u64 = 2;
 pub struct Judged {
     /// When the packet entered the device, in ns since 1970.
     pub in_ns: i64,
-    /// When it left, in ns since 1970.
+    /// When the packet left the device, in ns since 1970.
     pub out_ns: i64,
     /// Delay minus the baseline delay, in ns.
     pub lost_ns: u64,
@@ -41,8 +41,8 @@ pub struct Judged {
     pub sender: Option<String>,
 }
 
-/// Judges the reported causes of packets, in any order. Pass all packets of the trial: packets with an excess
-/// delay of up to [`LATE_NS`] are not judged, but show which packets waited for which.
+/// Judges the reported causes of packets, in any order. Pass all packets of the trial: those with an excess
+/// delay of up to [`LATE_NS`] are not judged, but are needed to find packets that waited for others.
 pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport {
     let mut report = GroundTruthReport::default();
     let mut confused: BTreeMap<(InterferenceKind, String), u64> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Aligns interrupt counters with stalls, to find the counter and the core whose rising intervals contain the
-//! stalls. The counters' clock is unrelated to the packets' clock, so the offset between the two clocks is
-//! fitted. The significance of a fit is the probability of an equally good fit by chance. Formula and limits:
-//! `docs/kpi/weak-evidence.md`.
+//! Aligns interrupt counters with stalls, to find the counter and the core that counted interrupts whenever
+//! the stalls occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two
+//! clocks is fitted. The significance of a fit is the probability of an equally good fit by chance. Formula
+//! and limits: `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use wiretail_schema::causes::capture::{
 };
 use wiretail_schema::random::Random;
 
-/// Maximum number of arrangements of which all are tried. If there are more, [`DRAWN`] random ones are tried.
+/// Maximum number of arrangements that are all tried. If there are more, [`DRAWN`] random ones are tried.
 const ARRANGEMENTS: u64 = 200_000;
 const DRAWN: u64 = 9_999;
 /// Number of stalls that are compared, largest first.
@@ -74,7 +74,7 @@ pub fn compare(
         let intervals_risen = rises.iter().filter(|rise| **rise > 0).count();
         let per_second = if span_s > 0.0 { interrupts as f64 / span_s } else { 0.0 };
         rising.push(RisingCounter { name: column.name.clone(), interrupts, per_second, intervals_risen });
-        // A counter that rises most of the time coincides with every stall and shows nothing.
+        // A counter that rises most of the time coincides with every stall anyway.
         if intervals_risen * 2 <= rises.len() {
             occasional.push((column, rises));
         }
@@ -108,7 +108,8 @@ pub fn compare(
                 intervals.iter().map(|interval| rises[*interval]).sum()
             },
             chance,
-            // Bonferroni correction, because the best of several alignments is more likely by chance.
+            // Bonferroni correction: a good fit by chance is more likely if the best of several alignments is
+            // chosen.
             chance_of_any: (chance * compared as f64).min(1.0),
             exact,
         });
@@ -134,7 +135,7 @@ pub fn compare(
 /// without a stall. Higher is better.
 type Score = (usize, isize);
 
-/// The best offset: its score, one such offset, and the interval of neighboring offsets with the same score.
+/// The best score, an offset with this score, and the interval of neighboring offsets with the same score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Best {
     score: Score,
@@ -143,8 +144,9 @@ struct Best {
     high_s: f64,
 }
 
-/// Alignment of a capture with the readings of the counters. The capture begins at `offset_s` of the counters'
-/// clock. All offsets are considered at which as much as possible of the capture lies within the readings.
+/// Alignment of a capture with the readings of the counters. The capture begins at `offset_s` of the
+/// counters' clock. Only offsets at which the readings cover as much of the capture as possible are
+/// considered.
 struct Fitting<'a> {
     /// Times of the readings.
     at_s: &'a [f64],
@@ -414,7 +416,7 @@ mod tests {
 
     #[test]
     fn chance_is_calibrated_for_random_alignments() {
-        // For counters that rise at random, a chance of at most 5 % occurs in at most 5 % of cases.
+        // For counters that rise at random, the computed probability is at most 5 % in at most 5 % of cases.
         let mut random = Random::new(3);
         let at_s = readings(25);
         let mut small = 0;

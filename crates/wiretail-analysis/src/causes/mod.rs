@@ -2,8 +2,9 @@
 //!
 //! - [`attribution`]: per packet, from a kernel trace of the device's core;
 //! - [`interrupts`]: without a trace, which interrupt counters rose while packets were late;
-//! - [`periodicity`]: without a trace, which patterns recur, by which clock or packet count;
-//! - [`ground_truth`]: injected causes, against which attribution is judged.
+//! - [`periodicity`]: without a trace, regular patterns among late packets, and the clock or packet count
+//!   they follow;
+//! - [`ground_truth`]: comparison of the attribution with injected causes.
 
 pub mod attribution;
 pub mod ground_truth;

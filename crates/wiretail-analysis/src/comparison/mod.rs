@@ -10,10 +10,10 @@ pub mod ranking;
 
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// One number of several results. The first result is the baseline.
+/// One metric of several results. The first result is the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Name of the number, such as "p99.9".
+    /// Name of the metric, such as "p99.9".
     pub name: String,
     /// Whether the values are times in ns; otherwise they are ratios or counts.
     pub is_time: bool,
@@ -46,7 +46,8 @@ impl Cell {
     }
 
     /// Whether the value exceeds the baseline's by more than the fraction `tolerance`, with 95 % confidence.
-    /// Returns false without an interval, because extremes of single packets prove nothing.
+    /// Returns false without an interval, because a single packet, such as the one with the largest delay,
+    /// proves nothing.
     pub fn is_worse_by(&self, tolerance: f64) -> bool {
         let (Some(difference), Some((low, _))) = (self.difference, self.difference_interval) else {
             return false;

@@ -1,19 +1,19 @@
 //! The lowest offered rate at which a device under test no longer keeps up.
 //!
-//! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it, queues
-//! fill, so the delay rises to the length of the queue and the rest is lost. No standard defines where the
-//! plateau ends (RFC 2544 requires zero loss, which a single lost packet in a million violates), so the rule is
-//! stated in full. A rate is overloaded if
+//! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Above the
+//! capacity, the queue fills up. The delay rises until the queue is full, and further packets are lost. No
+//! standard defines where the plateau ends. (RFC 2544 requires zero loss, which a single lost packet in a
+//! million violates.) This module uses the following rule. A rate is overloaded if
 //!
 //! - more than [`Overload::LOSS_MIN`] is lost, and the loss exceeds [`Overload::LOSS_FACTOR`] times the
 //!   median of the lower rates or that median plus [`Overload::LOSS_STEP`]; or
 //! - the median delay is more than [`Overload::DELAY_FACTOR`] times the median of at least
 //!   [`Overload::DELAY_RATES`] lower rates;
 //!
-//! and if the same holds, against the same lower rates, for every higher rate. A single outlier with normal
-//! rates above it is therefore not an overload. (At the highest rate, an outlier cannot be distinguished from
-//! an overload.) The median over repeats at a rate is used. The lowest rate cannot be marked, because no lower
-//! rate shows the plateau.
+//! and if the same holds, against the same lower rates, for every higher rate. An outlier followed by normal
+//! rates is therefore not an overload. (At the highest rate, an outlier cannot be distinguished from an
+//! overload.) If a rate has repeats, their median is used. The lowest rate cannot be marked, because there is
+//! no lower rate that shows the plateau.
 
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialState};
@@ -51,8 +51,8 @@ pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     })
 }
 
-/// Overloads of a run, one per scenario at most, over the whole device under test in its valid trials. A
-/// trial in which no packet arrived has no result and does not count.
+/// Overloads of a run, at most one per scenario, over the whole device under test in its valid trials. A
+/// trial in which no packet arrived has no result and is ignored.
 pub fn overloads(run: &Run, results: &[SegmentResult]) -> Vec<OverloadMark> {
     let valid = run.trials.iter().filter(|trial| trial.state == TrialState::Valid);
     let points = valid.filter_map(|trial| {
@@ -163,7 +163,7 @@ mod tests {
     fn ignores_single_outlier() {
         assert_eq!(rate(&[(0.0, 10), (0.05, 400), (0.0, 11), (0.0, 12)]), None);
         assert_eq!(rate(&[(0.0, 10), (0.05, 400), (0.0, 11), (0.0, 12), (0.4, 900)]), Some(50_000));
-        // One outlier among three repeats does not count either.
+        // One outlier among three repeats is not an overload either.
         let mut repeats = points(&[(0.0, 10), (0.0, 11), (0.0, 12)]);
         repeats.extend(points(&[(0.0, 10), (0.0, 10), (0.0, 13)]));
         repeats.extend(points(&[(0.0, 10), (0.0, 10), (0.6, 4000)]));

@@ -3,8 +3,9 @@
 //! Devices are ranked by a percentile of the whole delay with its confidence interval. Repeats are not
 //! pooled. A device's value is the median of its trials, and its interval reaches from the lowest bound of
 //! its trials to the highest, so that variation between trials widens it. If the intervals of two devices
-//! overlap, neither is called faster. A device's rank is then a range: from one plus the number of devices
-//! entirely below it, to the number of devices that are not entirely above it.
+//! overlap, neither is called faster, and a rank is a range. The range starts at one plus the number of
+//! devices whose intervals lie entirely below. It ends at the number of devices whose intervals do not lie
+//! entirely above.
 
 use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
@@ -60,8 +61,8 @@ fn add<'a>(groups: &mut Vec<(Scenario, Vec<&'a TrialRecord>)>, scenario: Scenari
     }
 }
 
-/// Percentile over repeats, which are not pooled: the median of their values, with an interval from their
-/// lowest bound to their highest. `None` without repeats.
+/// Combines the percentiles of repeats, which are not pooled. The result is the median of their values, with
+/// an interval from their lowest bound to their highest. `None` without repeats.
 pub(crate) fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
     repeats.sort_by_key(|p| p.value_ns);
     let median = *Share::MEDIAN.of(&repeats)?;
@@ -131,10 +132,10 @@ mod tests {
 
     #[test]
     fn overlapping_intervals_are_not_distinguished() {
-        // The middle one overlaps both others, which are disjoint.
+        // The middle interval overlaps the other two, which do not overlap each other.
         let chain = ranks(&[(10, 8, Some(14)), (15, 13, Some(19)), (20, 18, Some(25))]);
         assert_eq!(chain, [(10, 1, 2, vec![1]), (15, 1, 3, vec![0, 2]), (20, 2, 3, vec![1])]);
-        // Without an upper bound it may be slower than all that follow.
+        // A device without an upper bound may be slower than all devices that follow.
         let open = ranks(&[(10, 8, None), (15, 13, Some(19)), (40, 38, Some(42))]);
         assert_eq!(open, [(10, 1, 3, vec![1, 2]), (15, 1, 2, vec![0]), (40, 2, 3, vec![0])]);
     }

@@ -1,5 +1,6 @@
-//! The device's baseline: the usual time of each cause. A service interval that was longer than usual, although
-//! no event explains it, gets its own span. The wait of packets queued after it is attributed to this span.
+//! The device's baseline: the usual time of each cause. If a service interval was longer than usual and no
+//! event explains it, the excess time gets a span of its own. The wait of packets queued after it is
+//! attributed to this span.
 
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::TraceRoles;
@@ -25,15 +26,15 @@ const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 /// Usual time that each cause takes per packet, by cause number. The device's own sending is also a softirq.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Baseline {
-    /// Time until the packet has left.
+    /// Usual time until the packet has left.
     of_packet_ns: Vec<u64>,
-    /// Total time. A tap timestamps a packet before or during the softirq that delivers it.
+    /// Usual total time. A tap timestamps a packet before or during the softirq that delivers it.
     whole_ns: Vec<u64>,
 }
 
 impl Baseline {
-    /// Mean over the packets between the quartiles of the delay, for causes that affect more than half of these
-    /// packets.
+    /// Computes the means over the packets whose delay lies between the quartiles. A cause that affects at
+    /// most half of these packets gets 0.
     pub fn of(residences: &[Residence], spans: &[Span], causes: usize) -> Self {
         let mut baseline = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
         let mut delays: Vec<u64> = residences.iter().map(Residence::delay_ns).collect();
@@ -66,8 +67,8 @@ impl Baseline {
         baseline
     }
 
-    /// Usual time of a cause while a packet is in the device and `served` others are served, in ns. Returns 0
-    /// for a cause that was added later.
+    /// Usual time of a cause while a packet is in the device and `served` other packets are served, in ns.
+    /// Returns 0 for a cause that was added later.
     pub fn ns(&self, cause: u16, served: u64) -> u64 {
         let at = |list: &[u64]| list.get(usize::from(cause)).copied().unwrap_or(0);
         at(&self.of_packet_ns).saturating_add(served.saturating_mul(at(&self.whole_ns)))
@@ -84,12 +85,12 @@ pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
     span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))
 }
 
-/// Time beyond the baseline that causes took from the packets' service intervals.
+/// Time that causes took from the packets' service intervals, as far as it exceeds the baseline.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
     /// `(packet's position, cause, ns)`, ordered by position.
     pub entries: Vec<(u32, u16, u64)>,
-    /// Each packet's service interval without the causes' time beyond the baseline, in ns.
+    /// Each packet's service interval minus its times in `entries`, in ns.
     pub own_ns: Vec<u64>,
 }
 
@@ -128,8 +129,8 @@ impl Taken {
     }
 }
 
-/// Returns the spans, and adds spans for service intervals that were longer than usual without an event.
-/// `feeding` contains the interrupts of the sending core.
+/// Returns the spans, together with a new span for each service interval that was longer than usual without
+/// an event. `feeding` contains the interrupts of the sending core.
 pub fn add_excess(
     residences: &[Residence],
     spans: &[Span],
@@ -195,8 +196,8 @@ impl BaselineService {
     }
 }
 
-/// The span that occupied the sending core just before the packet was handed over, and its remaining
-/// duration.
+/// Returns the span that occupied the sending core just before it handed the packet over, and how much longer
+/// the core remained occupied.
 fn held_by_sender<'a>(residence: &Residence, feeding: &'a [Span]) -> Option<(&'a Span, u64)> {
     let first = within(feeding, residence.in_ns, residence.in_ns + HANDOVER_NS).first()?;
     let mut to_ns = first.to_ns;
@@ -228,8 +229,8 @@ fn leave_together(residences: &[Residence], place: usize) -> usize {
         .count()
 }
 
-/// Adds spans with the attributes of `like` for `ns` of the free time in a window. The latest free time is
-/// filled first, because the packet was present until it left.
+/// Adds spans that cover `ns` of the free time in a window and otherwise equal `like`. The latest free time
+/// is filled first, because the packet was present until it left.
 fn fill(spans: &[Span], from_ns: u64, to_ns: u64, ns: u64, like: Span, pieces: &mut Vec<Span>) {
     let (mut left_ns, mut until_ns) = (ns, to_ns);
     let first = pieces.len();

@@ -7,8 +7,8 @@ use super::timeline::{CpuLoad, NO_SENDER, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
-/// A group of packets arrived late and together if it took less than this share of the time that as many
-/// packets take at the mean rate.
+/// Packets arrived late and together if they arrived within less than this share of the time that the same
+/// number of packets takes at the mean rate.
 const LATE_SHARE: f64 = 0.8;
 
 /// Part of a packet's excess delay. Causes and senders have the same numbers as in the timelines.
@@ -21,7 +21,7 @@ pub struct RawPart {
     pub certainty: Certainty,
     /// Number of the sender, or [`NO_SENDER`].
     pub sender: u32,
-    /// Whether the cause delayed packets ahead, and this packet waited for them.
+    /// Whether the cause delayed earlier packets, for which this packet then waited.
     pub queued: bool,
 }
 
@@ -33,19 +33,19 @@ pub struct Split<'a> {
     pub spans: &'a [Span],
     /// Usual times of the causes.
     pub baseline: &'a Baseline,
-    /// Each packet's delay without any cause beyond the baseline, in ns.
+    /// Delay that each packet would have had if no cause had exceeded its baseline, in ns.
     pub undisturbed_ns: &'a [u64],
-    /// Each packet's service interval without the causes within it, in ns.
+    /// Each packet's service interval minus the time that causes took from it beyond their baseline, in ns.
     pub own_ns: &'a [u64],
-    /// Number of the cause for packets that wait for each other, by reason.
+    /// Numbers of the causes used when packets wait for each other, one number per reason.
     pub cpu_loads: [u16; 3],
     /// Whether packets should arrive evenly.
     pub evenly: bool,
 }
 
 impl Split<'_> {
-    /// Splits the excess delay `lost_ns` of the packet at `place` into parts and a remainder without a cause.
-    /// Their sum is `lost_ns`.
+    /// Splits the excess delay `lost_ns` of the packet at `place`. Returns its parts and the remainder
+    /// without a cause, which add up to `lost_ns`.
     pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
         let residence = &self.residences[place];
         let served = self.served(place);
@@ -58,7 +58,7 @@ impl Split<'_> {
         (parts, lost_ns - known_ns)
     }
 
-    /// Why packets are queued ahead of this one although nothing happened to the device.
+    /// Returns why packets were queued ahead of this one although nothing interrupted the device.
     fn cpu_load(&self, place: usize) -> CpuLoad {
         if !self.evenly {
             return CpuLoad::Planned;
@@ -67,7 +67,7 @@ impl Split<'_> {
         let began = self.residences[place].busy_from;
         let came_ns = self.residences[place].in_ns - self.residences[began].in_ns;
         let packets = (place - began) as f64;
-        // The time if all packets had arrived at the mean rate of the trial.
+        // Mean time between two packets of the trial.
         let mean_ns = (last.in_ns - first.in_ns) as f64 / (self.residences.len() - 1).max(1) as f64;
         if (came_ns as f64) < LATE_SHARE * packets * mean_ns { CpuLoad::Late } else { CpuLoad::Load }
     }
@@ -106,9 +106,9 @@ impl Split<'_> {
         parts
     }
 
-    /// Attributes the time in which the device worked on packets ahead. The time that these packets would have
-    /// taken without any cause is attributed to the burst. The rest is attributed to causes in the busy period
-    /// before this packet arrived, the latest ones first.
+    /// Attributes the time in which the device worked on earlier packets. The time that these packets would
+    /// have taken without any cause is attributed to the burst. The rest is attributed to causes in the busy
+    /// period before this packet arrived, starting with the latest ones.
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let residence = &self.residences[place];
         let waits_ns = residence.start_ns - residence.in_ns;
@@ -155,8 +155,8 @@ fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
     }
 }
 
-/// Reduces the parts if their sum exceeds the excess delay. The least certain parts are reduced first: modelled
-/// parts, then inferred parts, and finally all parts alike.
+/// Reduces the parts if their sum exceeds the excess delay. Modelled parts are reduced first, because they
+/// are the least certain ones. Inferred parts follow, and then all parts.
 fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
     let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
     for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {

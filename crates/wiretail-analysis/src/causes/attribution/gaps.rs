@@ -2,10 +2,10 @@
 //! but there are no queues. Every gap consists of one or more absences, and its parts are the spans that
 //! overlap it.
 //!
-//! The overheads are calibrated from the gaps themselves. A gap with a single absence shows that event's
-//! overhead beyond its tracepoints. An event that is too rare for calibration (fewer than five gaps) still has
-//! a head: the part of its gap without an event. Up to the length of the longest usual head, that part is
-//! attributed to the event and not to a pause.
+//! The overheads are calibrated from the gaps themselves. A gap with a single absence shows the overhead of
+//! its event outside the tracepoints. An event with fewer than five gaps is too rare for calibration. If the
+//! time without an event in such a gap is no longer than the longest usual head, it is attributed to the
+//! event. Otherwise, it is attributed to a pause.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,20 +16,20 @@ use super::table::Table;
 use super::timeline::{Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Overheads, within};
 
-/// Maximum length of an unknown head, in ns, if no head is known.
+/// Assumed maximum length of a head, in ns, if no head could be calibrated.
 const HEAD_NS: u64 = 15_000;
 
 /// Causes of the gaps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExplainedGaps {
-    /// All gaps, each counted for its largest cause.
+    /// All gaps, each attributed to its largest cause.
     pub causes: GapCauses,
     /// Parts of each requested gap.
     pub parts: Vec<Vec<GapPart>>,
 }
 
-/// Names the causes of each gap of a spin loop. The gaps are the [`TraceRoles::stalls`] of `roles`. `lost`
-/// contains the windows in which events are missing. `wanted` selects the gaps, by position, for which parts
+/// Finds the causes of each gap of a spin loop. The gaps are the [`TraceRoles::stalls`] of `roles`. `lost`
+/// contains the windows in which events are missing. `wanted` contains the positions of the gaps whose parts
 /// are returned.
 pub fn explain_gaps(
     mut lines: Timelines,
@@ -79,7 +79,7 @@ pub fn explain_gaps(
     ExplainedGaps { causes: found, parts }
 }
 
-/// Causes of gaps, by rows of the table.
+/// Causes of gaps, indexed by their row in the table.
 struct Rows<'a> {
     table: &'a Table<'a>,
     rows: HashMap<usize, GapCause>,
@@ -136,7 +136,7 @@ impl Rows<'_> {
     }
 }
 
-/// A part of a gap, with the row of the table.
+/// A part of a gap, and the table row of its cause.
 #[derive(Debug, Clone, Copy)]
 struct RowPart {
     row: usize,

@@ -17,23 +17,24 @@ const SHARE_MIN: f64 = 0.3;
 /// Maximum probability that the pattern arises by chance.
 const CHANCE_MAX: f64 = 1e-9;
 
-/// A periodic tick that pauses follow.
+/// A periodic tick that coincides with pauses of the core.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostTick {
     /// Nominal frequency, in Hz.
     pub hz: u32,
-    /// Measured frequency by the guest's clock, in Hz.
+    /// Frequency measured with the guest's clock, in Hz.
     frequency: f64,
-    /// Start of the window, as a fraction of a period since the clock's zero.
+    /// Start of the window in which ticks fall, as a fraction of a period counted from the clock's zero.
     begins: f64,
 }
 
 impl HostTick {
-    /// Finds the tick that most of the short pauses `(from, to)` follow, if any. Times are in ns of the
-    /// trace's clock.
+    /// Finds the tick that coincides with most of the short pauses `(from, to)`, if any. Times are in ns of
+    /// the trace's clock.
     ///
-    /// The probability of a chance result is Chernoff's bound for the binomial number of pauses in a window
-    /// of this width, multiplied by the number of windows, frequencies and drifts tried.
+    /// The probability of a chance result is limited by Chernoff's bound: the number of pauses in a window of
+    /// this width is binomial. The bound is multiplied by the number of windows, frequencies and drifts
+    /// tried.
     pub fn find(pauses: &[(u64, u64)]) -> Option<Self> {
         let short: Vec<u64> =
             pauses.iter().filter(|(from, to)| to - from <= LENGTH_MAX_NS).map(|(from, _)| *from).collect();
@@ -45,15 +46,15 @@ impl HostTick {
         let mut best: Option<(usize, Self)> = None;
         let mut tried = 0.0;
         for hz in TICKS_HZ {
-            // Step size for which phases move by a quarter of the window over the whole time.
+            // With this step, phases move by a quarter of the window over the whole duration.
             let step = (WINDOW / 4.0 / (f64::from(hz) * seconds)).min(DRIFT);
             let steps = (DRIFT / step).ceil() as i64;
             for drift in -steps..=steps {
                 let frequency = f64::from(hz) * (1.0 + drift as f64 * step);
                 let (count, begins) = densest(&short, first, frequency);
                 tried += 1.0 / WINDOW;
-                // A multiple of a frequency has the same pauses in its window, so the lowest frequency is
-                // preferred.
+                // At a multiple of a frequency, the window contains the same pauses, so the lowest frequency
+                // is preferred.
                 if best.is_none_or(|(most, tick)| count > most + if tick.hz == hz { 0 } else { most / 5 }) {
                     best = Some((count, Self { hz, frequency, begins }));
                 }
@@ -63,7 +64,7 @@ impl HostTick {
         let share = count as f64 / short.len() as f64;
         let chance = tried * (-(short.len() as f64) * divergence(share, WINDOW)).exp();
         (share >= SHARE_MIN && chance <= CHANCE_MAX).then_some(Self {
-            // Relative to the clock's zero instead of the first pause.
+            // Counted from the clock's zero instead of from the first pause.
             begins: (tick.begins + phase(first, tick.frequency)).fract(),
             ..tick
         })
@@ -76,7 +77,7 @@ impl HostTick {
     }
 }
 
-/// Elapsed fraction of the period.
+/// Fraction of the period that has elapsed at `at_ns`.
 fn phase(at_ns: u64, frequency: f64) -> f64 {
     // Whole seconds are handled separately, because a product of 10^17 has no precision left for fractions of a
     // period.
@@ -84,7 +85,8 @@ fn phase(at_ns: u64, frequency: f64) -> f64 {
     ((seconds as f64 * frequency).fract() + ns as f64 * 1e-9 * frequency).fract()
 }
 
-/// The window of the period that contains the most times: their number, and the start of the window.
+/// Finds the window of the period that contains the most times. Returns the number of these times and the
+/// start of the window.
 fn densest(times: &[u64], first: u64, frequency: f64) -> (usize, f64) {
     let mut phases: Vec<f64> = times.iter().map(|at| phase(at - first, frequency)).collect();
     phases.sort_unstable_by(f64::total_cmp);
@@ -92,7 +94,7 @@ fn densest(times: &[u64], first: u64, frequency: f64) -> (usize, f64) {
     let (mut end, mut best) = (0, (0, 0.0));
     for (begin, begins) in phases.iter().enumerate() {
         end = end.max(begin);
-        // The period wraps around.
+        // A window may extend past the end of the period.
         while end < begin + len && phases[end % len] + f64::from(u8::from(end >= len)) - begins <= WINDOW {
             end += 1;
         }
@@ -103,8 +105,8 @@ fn densest(times: &[u64], first: u64, frequency: f64) -> (usize, f64) {
     best
 }
 
-/// Kullback-Leibler divergence of a share from a probability: the rate at which larger shares become
-/// improbable.
+/// Kullback-Leibler divergence of a share from a probability. The larger it is, the less likely the share
+/// arose by chance.
 fn divergence(share: f64, probability: f64) -> f64 {
     let term = |a: f64, b: f64| if a > 0.0 { a * (a / b).ln() } else { 0.0 };
     if share <= probability { 0.0 } else { term(share, probability) + term(1.0 - share, 1.0 - probability) }

@@ -86,7 +86,7 @@ pub struct Inputs<'a> {
     pub evenly: bool,
     /// Number of worst packets that are listed.
     pub worst: usize,
-    /// Number of listed packets, and of their incidents, that get a timeline.
+    /// Number of listed packets that get a timeline. The worst packets of as many incidents also get one.
     pub timelines: usize,
 }
 
@@ -173,7 +173,7 @@ fn evidence(lines: &Timelines, overheads: &Overheads, inputs: &Inputs<'_>) -> Ev
     }
 }
 
-/// A trial with everything that its explanation needs.
+/// A trial and the data needed to explain it.
 struct Trial<'a> {
     inputs: &'a Inputs<'a>,
     residences: &'a [Residence],
@@ -189,7 +189,7 @@ impl Trial<'_> {
         let [baseline_ns, tail_above_ns] =
             percentiles(&mut delays, [Share::MEDIAN, TAIL]).unwrap_or_default();
         let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
-        // The tail is extended if more packets are requested.
+        // The number of listed packets may exceed the number of packets in the tail.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
         let place = delays.len() - wanted;
         let least_ns = if wanted > 0 { *delays.select_nth_unstable(place).1 } else { 0 };

@@ -12,10 +12,11 @@ use crate::stats::list::percentiles;
 
 /// Minimum number of gaps for an overhead to be used.
 const GAPS_MIN: usize = 5;
-/// Pieces of a stall that are shorter than this are indistinguishable from reading the clock, in ns.
+/// Minimum length of a piece of a stall, in ns. Shorter pieces cannot be distinguished from the time that it
+/// takes to read the clock.
 const PIECE_NS: u64 = 500;
 
-/// Heads and tails, by number of the edge.
+/// Heads and tails, indexed by the number of their edge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overheads {
     /// Median and 95th percentile in ns, and the number of gaps they are based on.
@@ -49,7 +50,8 @@ pub fn within(spans: &[Span], from_ns: u64, to_ns: u64) -> &[Span] {
     &spans[first..first + len]
 }
 
-/// Like [`within`], for windows in almost ascending order: one pass over millions of windows.
+/// Like [`within`], but processes millions of windows in one pass. The windows must be in almost ascending
+/// order.
 pub struct Sweep<'a> {
     spans: &'a [Span],
     first: usize,
@@ -165,9 +167,10 @@ impl Overheads {
         wide
     }
 
-    /// Adds the parts of a polling device's logged stalls that have no event. Such a part belongs to the head
-    /// of the interrupt that directly follows it, unless that head would be unusually long. Otherwise the part
-    /// is a pause of the core, caused by the host's tick if the pauses follow a tick.
+    /// Adds the parts of a polling device's logged stalls that no event covers. If an interrupt directly
+    /// follows such a part, the part belongs to the interrupt's head, unless the head would then be unusually
+    /// long. All other parts are pauses of the core. They are attributed to the host's tick if they follow a
+    /// tick.
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;

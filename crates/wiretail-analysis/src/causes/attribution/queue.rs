@@ -13,7 +13,7 @@ pub struct Residence {
     pub out_ns: u64,
     /// Start of its service: its arrival, or the departure of the previous packet if that is later.
     pub start_ns: u64,
-    /// Whether it left before an earlier packet, and so did not wait for that one.
+    /// Whether this packet left before an earlier one and therefore did not wait for it.
     pub passed: bool,
     /// Position of the packet that found the device empty and began this busy period.
     pub busy_from: usize,
@@ -47,7 +47,7 @@ pub fn residences(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Res
     all
 }
 
-/// Delays that result if each packet's service interval is shorter by `less_ns(place)`, in ns.
+/// Delays that would result if the service interval of each packet were shorter by `less_ns(place)`, in ns.
 pub fn delays_without(residences: &[Residence], mut less_ns: impl FnMut(usize) -> u64) -> Vec<u64> {
     let mut left_ns = 0;
     let mut delay = |(place, residence): (usize, &Residence)| {

@@ -14,7 +14,8 @@ use crate::causes::attribution::breakdown::RawPart;
 /// Kernel function that flushes another core's TLB entries (x86, `arch/x86/mm/tlb.c`).
 const FLUSH: &str = "flush_tlb_func";
 
-/// All causes and senders of a trial. Indices refer to its own lists until [`Table::finish`] orders them.
+/// All causes and senders of a trial. Until [`Table::finish`] sorts the lists, indices refer to the unsorted
+/// lists.
 pub struct Table<'a> {
     rows: Vec<CauseRow>,
     senders: Vec<CauseSender>,
@@ -22,7 +23,7 @@ pub struct Table<'a> {
     row_of: Vec<Option<usize>>,
     lines: &'a Timelines,
     names: &'a dyn TraceNames,
-    /// Index in `senders`, by the sender's number in the timelines and by row.
+    /// Index in `senders`. The key is the sender's number in the timelines and the row.
     sender_of: HashMap<(u32, usize), usize>,
 }
 
@@ -184,7 +185,7 @@ impl<'a> Table<'a> {
         (parts, unknown_ns)
     }
 
-    /// Adds a packet of the tail.
+    /// Adds the parts of a packet in the tail.
     pub fn count(&mut self, parts: &[Part]) {
         let mut sums: HashMap<usize, u64> = HashMap::new();
         let mut senders: BTreeSet<usize> = BTreeSet::new();
@@ -228,13 +229,13 @@ impl<'a> Table<'a> {
         rows
     }
 
-    /// Sets the percentiles without a row.
+    /// Sets the percentiles that remain without the cause of a row.
     pub fn set_without(&mut self, row: usize, without_ns: Vec<i64>) {
         self.rows[row].without_ns = without_ns;
     }
 
-    /// Orders causes and senders, and updates the packets' indices. Causes and senders without delayed
-    /// packets that appear in no timeline are left out.
+    /// Sorts causes and senders, and updates the packets' indices. Causes and senders that delayed no packet
+    /// and appear in no timeline are left out.
     pub fn finish(&mut self, explanation: &mut TrialExplanation, mut packets: Vec<PacketExplanation>) {
         let (mut rows, mut senders) = (vec![false; self.rows.len()], vec![false; self.senders.len()]);
         for packet in &packets {
@@ -273,7 +274,7 @@ fn tail_ns(row: &CauseRow) -> u64 {
     row.tail_ns.iter().sum()
 }
 
-/// The kept items in order, and the new index of each item.
+/// Returns the kept items in sorted order, and the new index of each item.
 fn ordered<K: Ord>(kept: &[bool], key: impl Fn(usize) -> K) -> (Vec<usize>, Vec<usize>) {
     let mut order: Vec<usize> = (0..kept.len()).filter(|place| kept[*place]).collect();
     order.sort_by_key(|place| key(*place));

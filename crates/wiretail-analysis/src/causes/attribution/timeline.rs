@@ -11,17 +11,18 @@ pub const NO_SENDER: u32 = u32::MAX;
 
 /// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
-/// Minimum time that a program runs between two absences, in ns. Spans that are closer belong to one absence,
-/// because the kernel may continue with softirqs, the scheduler or the next interrupt when it leaves an
-/// interrupt.
+/// Minimum time that a program runs between two absences, in ns. Spans that are closer together belong to one
+/// absence. The reason is that the kernel may continue with softirqs, the scheduler or the next interrupt
+/// when it leaves an interrupt.
 pub const JOIN_NS: u64 = 1_500;
 /// Latest plausible time, in ns: 36 years. Later times come from damaged traces. Sums of two such times do
 /// not overflow.
 pub const LATEST_NS: u64 = 1 << 60;
-/// Maximum number of sends kept until the call arrives. It exceeds the number that a core can have queued.
+/// Maximum number of remembered requests to run a function, per function. A core cannot have more of them
+/// queued.
 const SENDS_MAX: usize = 4096;
 
-/// A cause, with the numbers of the trace.
+/// A cause, identified by the numbers in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Raw {
     /// A processor interrupt, by the number of its name.
@@ -63,7 +64,7 @@ pub enum Raw {
 /// Why packets wait for each other although nothing happens to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CpuLoad {
-    /// They are sent together.
+    /// The load generator sends them together.
     Planned,
     /// They should have arrived evenly, but arrived late and together.
     Late,
@@ -201,7 +202,7 @@ struct Frame {
 struct Visit {
     /// Number of spans before the interrupt.
     first: usize,
-    /// The interrupt's own cause, which is replaced by the first call or handler within.
+    /// The interrupt's own cause. The cause of the first call or handler in the interrupt replaces it.
     cause: u16,
     edge: u16,
     principal: Option<(u16, u32)>,
@@ -222,7 +223,7 @@ struct Core {
     wants_core: bool,
     calls: HashMap<u64, VecDeque<u32>>,
     reschedule: u32,
-    /// When and by which sender an idle core was requested to do something.
+    /// Time and sender of the first request to the idle core.
     asked: Option<(u64, u32)>,
 }
 
@@ -262,7 +263,7 @@ impl<'a> Builder<'a> {
             Kind::IpiSendMask => target >> self.device.cpu.min(63) & 1 == 1,
             _ => target == u64::from(self.device.cpu),
         };
-        // An interrupt with a callback only makes the core process its queue of calls.
+        // If an interrupt has a callback, it only makes the core process its queue of calls.
         let is_call = event.kind == Kind::CsdQueue;
         if !to_device || !(is_call || event.args[1] == 0) {
             return;
@@ -288,7 +289,7 @@ impl<'a> Builder<'a> {
 
     /// Returns the timelines. `names` identifies the vector that asks a core to reschedule.
     pub fn finish(mut self, names: &dyn TraceNames) -> Timelines {
-        // A rescheduling interrupt has no call that could name its sender, so the last one sent is used.
+        // No call identifies the sender of a rescheduling interrupt, so the sender of the last one is used.
         let reschedule =
             |raw: &Raw| matches!(raw, Raw::Vector(name) if names.name(*name) == Some("reschedule"));
         let place = self.lines.causes.values().iter().position(reschedule);
@@ -348,12 +349,13 @@ impl Core {
     }
 
     fn take(&mut self, event: &Event, roles: &TraceRoles, page_fault_ns: u64, lines: &mut Timelines) {
-        // A damaged trace may go back in time; a core's state does not.
+        // Timestamps in a damaged trace may go backwards. The core's state never does.
         let at = event.ts_ns.min(LATEST_NS).max(self.since_ns);
         if self.task.is_none() {
             self.since_ns = at;
         }
-        // This also works after a window of lost events, because each event names the task that it interrupts.
+        // The task is also correct after a window of lost events, because each event names the task that it
+        // interrupts.
         if self.task != Some(event.pid) {
             self.run(event.pid, ORDINARY_PRIO, roles, lines);
         }
@@ -409,7 +411,7 @@ impl Core {
                 self.close(at, lines);
                 if page_fault_ns > 0 && self.frames.is_empty() && self.task_cause.is_none() {
                     let cause = lines.causes.of(Raw::PageFault) as u16;
-                    // A program that touches page after page does little else in between.
+                    // A program that touches one page after another does little else between the faults.
                     let goes_on = |last: &&mut Span| {
                         last.cause == cause && at.saturating_sub(last.to_ns) <= page_fault_ns.max(JOIN_NS)
                     };
@@ -466,14 +468,15 @@ impl Core {
         if let Some(visit) = self.visit.take()
             && let Some((cause, sender)) = visit.principal
         {
-            // Spans entered and left around a call belong to that call.
+            // Spans of the interrupt itself, before and after the call, belong to the call.
             for span in self.spans[visit.first..].iter_mut().filter(|span| span.cause == visit.cause) {
                 (span.cause, span.sender) = (cause, sender);
             }
         }
     }
 
-    /// A softirq directly after an interrupt belongs to its absence; otherwise the device itself raised it.
+    /// If a softirq directly follows an interrupt, it belongs to the same absence. Otherwise, the device
+    /// raised it.
     fn softirq_edge(&self, from_ns: u64, lines: &mut Timelines) -> u16 {
         let before = self.spans.last().filter(|before| from_ns - before.to_ns.min(from_ns) <= JOIN_NS);
         before.map_or_else(|| lines.edges.of(Edge::Softirq) as u16, |before| before.edge)

@@ -19,7 +19,7 @@ pub fn transform(data: &mut [Complex]) {
             data.swap(place, mirrored);
         }
     }
-    // All stages use one table, so the error does not exceed the error of a single sine.
+    // All stages use one table of directly computed values, so the errors of the sines do not accumulate.
     let table: Vec<Complex> = (0..n / 2)
         .map(|k| {
             let (sin, cos) = (-TAU * k as f64 / n as f64).sin_cos();

@@ -1,11 +1,11 @@
-//! Folding: compares late packets with all packets, by residue of a number or by phase of a frequency. The
-//! result shows how far the number of late packets with one residue, or in one arc of the phase, exceeds the
-//! expected share.
+//! Folding: groups all packets and late packets by the residue of a number, or by their phase at a frequency.
+//! The result shows how far the number of late packets with one residue, or in one arc of the phase, exceeds
+//! the number expected from the group's share of all packets.
 
-/// n · KL(k/n ‖ share). Its negative bounds the logarithm of the probability that at least `inside` of `late`
-/// randomly drawn packets are among a `share` of all (Hoeffding 1963; for drawing without replacement Chvátal
-/// 1979, "The tail of the hypergeometric distribution"). Returns 0 if `inside` does not exceed the expected
-/// number.
+/// Computes n · KL(k/n ‖ share) with k = `inside` and n = `late`. If `late` packets are drawn at random, at
+/// least `inside` of them belong to a given `share` of all packets with a probability of at most e^-gain
+/// (Hoeffding 1963; for drawing without replacement Chvátal 1979, "The tail of the hypergeometric
+/// distribution"). Returns 0 if `inside` does not exceed the expected number.
 pub fn gain(inside: u64, late: u64, share: f64) -> f64 {
     let (k, n) = (inside as f64, late as f64);
     let part = k / n;
@@ -27,9 +27,9 @@ pub struct BestResidue {
     pub gain: f64,
 }
 
-/// The modulus from 2 to `max` and its residue with the strongest concentration of late packets. `numbers`
-/// are the numbers of all packets; `late` are the positions of the late ones. `None` if no residue has more
-/// than three late packets.
+/// Finds the modulus from 2 to `max`, and its residue, at which late packets are most concentrated. `numbers`
+/// are the numbers of all packets; `late` are the positions of the late ones. Returns `None` if no residue
+/// has more than three late packets.
 pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestResidue> {
     let mut best: Option<BestResidue> = None;
     let mut held = vec![0_u64; max as usize];
@@ -43,7 +43,7 @@ pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestRes
         let Some((residue, inside)) = held.iter().copied().enumerate().max_by_key(|(_, count)| *count) else {
             continue;
         };
-        // For consecutive numbers, a residue has this share, plus one packet at most.
+        // For consecutive numbers, a residue has at most one packet more than 1 / modulus of all packets.
         let usual = gain(inside, late.len() as u64, (1.0 / modulus as f64) + 1.0 / all);
         if inside > 3 && best.is_none_or(|best| usual > best.gain) {
             let residue = residue as u64;
@@ -57,7 +57,7 @@ pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestRes
     best
 }
 
-/// Number of bins of the phase. An arc is a power of two of them.
+/// Number of bins of the phase. The number of bins in an arc is a power of two.
 const BINS: usize = 1024;
 
 /// The arc of a frequency's phase with the strongest concentration of late packets.
@@ -95,8 +95,8 @@ fn histogram(times: impl Iterator<Item = i64>, frequency_hz: f64) -> Vec<u32> {
     bins
 }
 
-/// The best arc of a frequency. `times` are the times of all packets, `late` those of the late ones. Without
-/// `times`, all packets count as evenly spread over the phase.
+/// Finds the best arc of a frequency. `times` are the times of all packets, `late` those of the late ones.
+/// Without `times`, all packets are assumed to be evenly spread over the phase.
 pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestArc {
     let late_bins = histogram(late.iter().copied(), frequency_hz);
     let all_bins = times.map(|times| histogram(times.iter().copied(), frequency_hz));
@@ -131,7 +131,8 @@ pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestA
 mod tests {
     use super::*;
 
-    /// Probability that at least `k` of `n` draws from `all` without replacement are among `marked`.
+    /// Probability that at least `k` of `n` packets are among the `marked` ones, if they are drawn from `all`
+    /// without replacement.
     fn hypergeometric_tail(all: u64, marked: u64, n: u64, k: u64) -> f64 {
         let ln_choose =
             |n: u64, k: u64| -> f64 { (1..=k).map(|i| ((n - k + i) as f64).ln() - (i as f64).ln()).sum() };
@@ -151,7 +152,7 @@ mod tests {
                 assert!(tail <= bound * (1.0 + 1e-9), "{all} {marked} {n} {k}: {tail} {bound}");
             }
         }
-        // The bound is tight: five of five in a tenth have the probability 1e-5.
+        // The bound is tight: the probability that five of five packets fall into a given tenth is 1e-5.
         assert!((gain(5, 5, 0.1) - 1e5_f64.ln()).abs() < 1e-12);
         assert_eq!((gain(0, 0, 0.5), gain(2, 4, 0.5)), (0.0, 0.0));
     }

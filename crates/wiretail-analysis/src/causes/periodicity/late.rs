@@ -1,5 +1,5 @@
-//! Finds late packets relative to the median of their neighbors, so that a drift of all delays does not
-//! count.
+//! Finds packets that are late relative to the median of their neighbors. A drift of all delays therefore
+//! makes no packet late.
 
 use wiretail_schema::units::Share;
 
@@ -21,8 +21,9 @@ pub fn excess(delays_ns: &[i64]) -> Vec<i64> {
     excess
 }
 
-/// Positions at which runs of late packets begin, and the threshold of lateness: the percentile `share` of
-/// the excess. A stall delays all following packets until its queue is empty, so a run counts as one event.
+/// Returns the positions at which runs of late packets begin, and the threshold of lateness, which is the
+/// percentile `share` of the excess. A stall delays all following packets until its queue is empty, so a run
+/// is a single event.
 pub fn beginnings(excess: &[i64], share: Share) -> (Vec<usize>, i64) {
     let Some(threshold) = percentile(&mut excess.to_vec(), share) else { return (Vec::new(), i64::MAX) };
     let late = |place: usize| excess[place] > threshold;

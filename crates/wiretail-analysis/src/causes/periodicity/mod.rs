@@ -22,18 +22,18 @@ use spectrum::{CYCLES_MIN, Clock};
 
 /// Maximum probability per search of reporting a pattern that arose by chance.
 pub const FALSE_ALARM: f64 = 1e-3;
-/// Thresholds above which packets count as late. Each one is a separate search.
+/// Percentiles above which packets are considered late. Each percentile is used in a separate search.
 const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
 /// Longest period found by folding, in packets.
 const PERIOD_MAX: u64 = 4096;
 /// Maximum number of patterns per search.
 const PATTERNS_MAX: usize = 6;
-/// Difference in gain (a logarithm of odds) above which an explanation is better than another.
+/// Difference in gain (a logarithm of odds) above which one explanation is better than another.
 const DECISIVE: f64 = 10.0;
 /// Maximum relative deviation of a crystal from its nominal frequency.
 const CRYSTAL: f64 = 2e-4;
-/// Maximum probability that a clock's period is a whole number of packets by coincidence. If the probability is
-/// higher, a clock is not excluded.
+/// Maximum probability that a clock's period is a whole number of packets by coincidence. If the probability
+/// is higher, the pattern may still follow a clock.
 const COINCIDENCE: f64 = 0.01;
 
 /// Packets of equal length, in the order sent.
@@ -48,7 +48,7 @@ pub struct Series {
     pub numbers: Vec<Numbers>,
 }
 
-/// A number of each packet.
+/// One number for each packet.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
     /// Name of the number, such as "position" or "payload bytes 0-3, little-endian".
@@ -78,7 +78,7 @@ pub fn kernel_ticks() -> Vec<KnownClock> {
         .to_vec()
 }
 
-/// Name of the number that counts packets.
+/// Name of the number that contains the packet's position.
 pub const POSITION: &str = "position";
 
 /// Finds regular patterns among late packets.
@@ -108,7 +108,7 @@ pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
     Periodicity { packets: packets as u64, packets_per_second: rate_hz, recurrences: found }
 }
 
-/// Describes numbers in the packets that are all multiples of the period.
+/// Lists the numbers in the packets that are multiples of the period.
 fn multiple(residues: &[Residue]) -> String {
     let numbers = residues.iter().filter(|residue| residue.residue == 0 && residue.of != POSITION);
     let named: Vec<&str> = numbers.map(|residue| residue.of.as_str()).collect();
@@ -132,7 +132,7 @@ fn is_same(one: &Recurrence, other: &Recurrence) -> bool {
         || parts(other, one)
 }
 
-/// One search with one threshold of lateness.
+/// A search with one threshold of lateness.
 struct Search<'a> {
     series: &'a Series,
     clocks: &'a [KnownClock],
@@ -169,8 +169,8 @@ impl Search<'_> {
         found
     }
 
-    /// The best residue over all numbers: index of the number, residue, and probability by chance. `None` if it
-    /// may have arisen by chance.
+    /// Finds the best residue over all numbers. Returns the index of the number, the residue, and the
+    /// probability of such a residue by chance. Returns `None` if the residue may have arisen by chance.
     fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
         let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
         let mut best: Option<(usize, BestResidue)> = None;
@@ -203,7 +203,8 @@ impl Search<'_> {
     fn locked(&self, clock: &Clock, times: &[i64]) -> Option<u64> {
         let bound = ((16.0 / clock.arc.len) as u64).min(1024);
         let drift_hz = |cycles: f64| cycles * 1e9 / self.span_ns as f64;
-        // If late packets come and go, a clock that drifts slightly can fit slightly better.
+        // If late packets come and go, a clock that drifts slightly can fit slightly better than a whole
+        // number of packets.
         let at_least = 0.8 * clock.arc.gain - DECISIVE;
         (1..=bound).find(|packets| {
             let step_hz = self.rate_hz / *packets as f64;
@@ -368,7 +369,8 @@ impl Search<'_> {
 
     fn mean_excess(&self, in_pattern: &impl Fn(usize) -> bool) -> f64 {
         let (mut inside, mut outside) = ((0_i128, 0_u64), (0_i128, 0_u64));
-        // Limits the excess, because one stall of a millisecond would outweigh all recurring delays.
+        // Limits the excess, because otherwise one stall of a millisecond would outweigh all recurring
+        // delays.
         let cap = self.threshold.saturating_mul(4);
         for (place, excess) in self.excess.iter().enumerate() {
             let excess = &(*excess).clamp(-cap, cap);

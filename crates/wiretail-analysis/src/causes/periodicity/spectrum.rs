@@ -1,9 +1,9 @@
 //! Spectrum of the times of late packets, and the frequency that causes a peak in it.
 //!
-//! The Rayleigh power of n times t at a frequency f is `|Σ exp(2πi f t)|² / n`. For random times it is
-//! exponentially distributed with mean 1 (Rayleigh 1880; Schuster 1898; Mardia and Jupp 2000, 6.3). Clustered
-//! times raise the low frequencies, so each power is first divided by the mean of its neighborhood (van der
-//! Klis 1989).
+//! The Rayleigh power of a set of n times t at a frequency f is `|Σ exp(2πi f t)|² / n`. For random times it
+//! is exponentially distributed with mean 1 (Rayleigh 1880; Schuster 1898; Mardia and Jupp 2000, 6.3). If the
+//! times are clustered, the powers at low frequencies are higher. Each power is therefore first divided by
+//! the mean of its neighborhood (van der Klis 1989).
 
 use std::f64::consts::{LN_2, TAU};
 
@@ -23,7 +23,7 @@ pub const CYCLES_MIN: f64 = 20.0;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
     pub frequency_hz: f64,
-    /// Upper bound of the probability that the spectrum of random times has such a high peak.
+    /// Upper bound of the probability that random times have a peak of this height in their spectrum.
     pub false_alarm: f64,
 }
 
@@ -42,8 +42,8 @@ pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
     if late_ns.len() < 10 || packets < 1000 || span_ns <= 0 {
         return None;
     }
-    // One bin per packet loses nothing if packets are sent evenly. Zero padding to twice the length keeps
-    // peaks from falling between two frequencies.
+    // If packets are sent evenly, one bin per packet loses no information. With zero padding to twice the
+    // length, no peak falls between two frequencies.
     let bin_ns = span_ns as f64 / (packets - 1) as f64;
     let mut data: Vec<Complex> = vec![(0.0, 0.0); (2 * packets).next_power_of_two()];
     for at_ns in late_ns {
@@ -78,7 +78,7 @@ pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
     Some(Peak { frequency_hz: sharpen(late_ns, coarse_hz, step_hz), false_alarm })
 }
 
-/// The frequency of the highest power within a step of `coarse_hz`, to a thousandth of the step.
+/// Finds the frequency with the highest power within a step of `coarse_hz`, to a thousandth of the step.
 fn sharpen(late_ns: &[i64], coarse_hz: f64, step_hz: f64) -> f64 {
     let (mut center, mut reach) = (coarse_hz, step_hz);
     for _ in 0..4 {
@@ -99,10 +99,9 @@ pub struct Clock {
     pub arc: BestArc,
 }
 
-/// The clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k, because
-/// packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses the
-/// candidate in whose cycle late packets are most concentrated. The concentration is measured by the number of
-/// packets in the arc that are not late.
+/// Finds the clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k,
+/// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses
+/// the candidate in whose cycle late packets are most concentrated compared with all packets.
 pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Clock {
     let lowest = CYCLES_MIN / (times_ns.last().map_or(1, |last| last - times_ns[0]).max(1) as f64 * 1e-9);
     let mut candidates: Vec<(f64, f64)> = Vec::new();
@@ -122,7 +121,7 @@ pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> C
     let mut best: Option<(f64, BestArc)> = None;
     for (_, hz) in candidates {
         let arc = best_arc(Some(times_ns), late_ns, hz);
-        // If two explain it equally well, the lower frequency is simpler.
+        // If two candidates fit equally well, the lower frequency is simpler.
         let better = best.is_none_or(|(best_hz, best)| {
             arc.gain > best.gain * 1.01 || (arc.gain > best.gain * 0.99 && hz < best_hz)
         });
@@ -169,8 +168,8 @@ fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     }
     let slope = tp / tt;
     let left = sum(&|t, p| (p - slope * t).powi(2)) / (n - 2.0);
-    // Neighboring late packets lie at the same edge of the pattern, so fewer points are independent. The
-    // pattern's arc gives a lower bound of the error.
+    // Neighboring late packets lie at the same edge of the pattern, so the points are not all independent.
+    // The pattern's arc gives a lower bound of the error.
     let span_s = points.last().map_or(0.0, |last| last.0 - points[0].0);
     let error_hz = (left / tt).sqrt().max(arc.len / (12_f64.sqrt() * span_s));
     (hz + slope, error_hz)

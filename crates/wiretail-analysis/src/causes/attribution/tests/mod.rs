@@ -134,8 +134,8 @@ fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost:
     explain(builder.finish(&Names), &inputs)
 }
 
-/// A thousand packets, 100 us apart, each 2 us in the device. Packets at the given positions are later by the
-/// given time.
+/// A thousand packets, 100 us apart. Each is in the device for 2 us, and packets at the given positions for
+/// longer by the given time.
 fn traffic(later: &[(usize, u64)]) -> Vec<(u64, u64)> {
     let mut packets: Vec<(u64, u64)> = (1..=1000).map(|number| (number * 100_000, 2_000)).collect();
     later.iter().for_each(|(place, ns)| packets[*place].1 += ns);
@@ -187,8 +187,8 @@ fn attributes_shootdown_to_its_sender() {
 
 #[test]
 fn attributes_waiting_after_a_stall_to_the_stall() {
-    // A CPU hog runs from 50.1 ms for 250 us. Two more packets arrive during that time, with 2 us of service
-    // each.
+    // A CPU hog runs from 50.1 ms for 250 us. Two more packets arrive during that time. Each takes 2 us of
+    // service.
     let events = [
         switch(40_000_000, 8, DEVICE, 0, 40),
         switch(50_100_500, DEVICE, 7, 0, 30),
@@ -202,8 +202,8 @@ fn attributes_waiting_after_a_stall_to_the_stall() {
         assert_eq!((known, packet.unknown_ns, packet.ahead), (packet.lost_ns, 0, ahead), "{packet:?}");
         assert!(packet.parts.iter().all(|part| part.cause == 0), "{packet:?}");
     }
-    // The second packet arrived at 50.2 ms. The hog ran for 150.5 us more, and the packet waited the other 1.5
-    // us in the queue that the hog caused.
+    // The second packet arrived at 50.2 ms. The hog still ran for 150.5 us. The packet then waited 1.5 us in
+    // the queue that the hog had caused.
     let queued: Vec<u64> =
         found.worst[1].parts.iter().filter(|part| part.queued).map(|part| part.ns).collect();
     assert_eq!(queued, [1_500]);
@@ -251,7 +251,7 @@ fn counts_work_of_every_packet_as_baseline() {
 #[test]
 fn attributes_time_without_events_by_logged_stalls() {
     let packets = traffic(&[(500, 300_000), (501, 202_000), (502, 104_000), (503, 6_000)]);
-    // Without a logged stall, the loop was working. With one, the core was paused.
+    // Without a logged stall, the loop was working. With a logged stall, the core was paused.
     let found = explained(&roles(), &[], &packets, &[]);
     assert_eq!(worst(&found)[0].0, CauseKind::Device);
     assert_eq!(found.tail_unknown_ns, 0);
@@ -259,8 +259,8 @@ fn attributes_time_without_events_by_logged_stalls() {
     let found = explained(&TraceRoles { stalls: vec![gap], ..roles() }, &[], &packets, &[]);
     assert_eq!(worst(&found)[0].0, CauseKind::Paused);
     assert_eq!(found.causes.len(), 1, "{:?}", found.causes);
-    // If a loop polls without logging stalls, the cause of the long service and of the others' wait is
-    // unknown.
+    // If a loop polls without logging stalls, neither the long service nor the wait of the other packets has
+    // a known cause.
     let found = explained(&TraceRoles { logs_stalls: false, ..roles() }, &[], &packets, &[]);
     assert_eq!((found.tail_unknown_ns, found.tail_lost_ns), (502_000, 502_000));
     assert!(found.causes.is_empty() && found.worst[1].unknown_ns == 202_000, "{:?}", found.worst[1]);
