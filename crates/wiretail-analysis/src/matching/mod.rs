@@ -7,10 +7,11 @@
 //!
 //! Classification, for a window W:
 //!
-//! - An ingress packet whose key is in flight, sent at most W before, is a *duplicate at ingress* of the
-//!   packet in flight. After more than W, the earlier packet is given up as lost.
-//! - An egress packet whose key is in flight, sent at most 2 W before, is the arrival of that packet:
-//!   *matched* if the delay is shorter than W, *out of window* otherwise.
+//! - If an ingress packet has the key of a packet in flight that was sent at most W before, it is a
+//!   *duplicate at ingress* of that packet. If the packet in flight was sent more than W before, it is given
+//!   up as lost.
+//! - If an egress packet has the key of a packet in flight that was sent at most 2 W before, that packet has
+//!   arrived. It is *matched* if the delay is shorter than W, and *out of window* otherwise.
 //! - An egress packet whose key is not in flight is a *duplicate at egress* if the key is among the last
 //!   [`RECENT`] arrivals. Otherwise it waits up to W for an ingress packet with its key, whose delay is then
 //!   *negative*. If no such packet comes, it is *extra*.
@@ -23,7 +24,7 @@ use wiretail_schema::packet::Record;
 
 pub use self::outcome::{GivenUp, Observer, Outcome, Sent, Trimmed};
 
-/// Number of arrived packets remembered, to distinguish a further copy from a foreign packet.
+/// Number of arrived packets that are remembered, to distinguish their copies from foreign packets.
 pub const RECENT: usize = 1 << 14;
 
 /// Maximum number of packets in flight. If there are more, the oldest packet is given up, so that captures
@@ -49,13 +50,14 @@ pub struct Matcher {
     filter: Filter,
     /// Packets in flight that were overtaken by a later one.
     passed: HashMap<u64, Sent, KeyHasher>,
-    /// Entries of `passed` in the order sent; some have arrived since.
+    /// Entries of `passed` in the order sent. Some of these packets may have arrived since.
     passed_order: VecDeque<Sent>,
-    /// Sequence numbers of lost packets with a reused key. They are reported in the order sent.
+    /// Sequence numbers of packets that were lost because their key was reused. They are reported in the
+    /// order sent.
     superseded: HashSet<u64, KeyHasher>,
     /// Egress packets for which no ingress packet has been seen yet.
     early: HashMap<u64, Record, KeyHasher>,
-    /// Entries of `early` in the order seen; some have been matched since.
+    /// Entries of `early` in the order seen. Some of these packets may have been matched since.
     early_order: VecDeque<Record>,
     recent: Recent,
 }
@@ -425,7 +427,8 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// 32 slots per place of the longest queue, so 3 % of hashed keys share a slot with another key.
+    /// The filter has 32 slots per place of the longest queue, so about 3 % of keys share a slot with another
+    /// key.
     const SLOTS: usize = 1 << 17;
 
     fn slot(&mut self, key: u64) -> &mut u16 {

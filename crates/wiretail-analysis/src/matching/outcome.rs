@@ -2,7 +2,7 @@
 
 use wiretail_schema::packet::Record;
 
-/// An ingress packet, as contained in every outcome.
+/// An ingress packet, as reported in outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// Ingress timestamp, in ns.
@@ -40,7 +40,7 @@ pub enum Outcome {
         /// Egress timestamp minus ingress timestamp, in ns.
         delay_ns: i64,
     },
-    /// The packet was seen at egress before ingress.
+    /// The packet was seen at egress before it was seen at ingress.
     Negative {
         sent: Sent,
         /// Egress timestamp minus ingress timestamp, in ns.
@@ -141,7 +141,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-/// Passes on the packets after the warm-up.
+/// Passes on the outcomes of packets that were first seen after the warm-up.
 pub struct Trimmed<O> {
     /// Packets first seen before this time are left out, in ns.
     cut_ns: i64,
@@ -149,7 +149,8 @@ pub struct Trimmed<O> {
 }
 
 impl<O> Trimmed<O> {
-    /// Leaves out the first `trim_ns` after `first_ns`, the timestamp of the first ingress packet.
+    /// Leaves out packets seen in the first `trim_ns` after `first_ns`, the timestamp of the first ingress
+    /// packet.
     pub fn new(first_ns: i64, trim_ns: i64, observer: O) -> Self {
         Self { cut_ns: if trim_ns > 0 { first_ns.saturating_add(trim_ns) } else { i64::MIN }, observer }
     }

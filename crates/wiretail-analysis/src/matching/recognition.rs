@@ -15,7 +15,7 @@ const REPEATED_MAX: f64 = 0.01;
 /// different times.
 const MATCHED_MIN: f64 = 0.1;
 
-/// A packet under a key rule: its timestamp in ns, and its key if it has one.
+/// A packet as seen by a key rule: its timestamp in ns, and its key if the rule finds one.
 pub type Sighting = (i64, Option<u64>);
 
 /// Result of one key rule on the first packets of both captures.
@@ -70,7 +70,8 @@ pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
     Trial { report, suitable: problem.is_none(), delays_ns }
 }
 
-/// Explains why the captures cannot yield delays, with the observation and a remedy. `None` if they can.
+/// Explains why no delays can be computed from the captures, what was observed and how to solve the problem.
+/// Returns `None` if delays can be computed.
 pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     let (first, last) = (*delays_ns.first()?, *delays_ns.last()?);
     let median = *Share::MEDIAN.of(delays_ns)?;

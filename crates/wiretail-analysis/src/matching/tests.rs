@@ -98,7 +98,7 @@ fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let mut observer = |outcome: &Outcome| outcomes.push(*outcome);
     let mut matcher = Matcher::new(window);
-    // In pieces, like batches from two readers.
+    // Feeds the captures in pieces, like batches from two readers.
     let (mut i, mut j) = (0, 0);
     while i < pre.len() && j < post.len() {
         let taken = merge(

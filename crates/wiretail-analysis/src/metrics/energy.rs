@@ -14,7 +14,7 @@ pub fn energy(readings: &Readings, spans: &[StateSpan], packets: u64) -> Energy 
     let mut reasons: Vec<String> = readings.ended.iter().map(|(_, why)| why.clone()).collect();
     let mut states = Vec::new();
     for span in spans {
-        // After a meter fails, the rest is not extrapolated.
+        // The energy after a meter's failure is not extrapolated.
         if readings.ended.as_ref().is_some_and(|(at_ns, _)| *at_ns < span.to_ns) {
             continue;
         }
@@ -61,7 +61,7 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// Distance between readings, in ns. For a command it is the observed mean.
+/// Interval between readings, in ns. For a command, it is the observed mean.
 fn resolution_ns(readings: &Readings) -> u64 {
     match (readings.source, &readings.readings[..]) {
         (EnergySource::Command, [first, .., last]) => {
@@ -115,7 +115,8 @@ fn difference(begin: &Reading, end: &Reading, place: usize, update_ns: u64) -> J
     Joules { joules, uncertainty_j: watts.abs() * update_ns as f64 / 1e9 }
 }
 
-/// Energy from power readings. At either end, power may have had any of the values read.
+/// Energy from power readings. The uncertainty allows for any of the power values read at either end of the
+/// state.
 fn trapezoids(within: &[Reading], span: &StateSpan, place: usize) -> Joules {
     let [first, .., last] = within else { return Joules { joules: 0.0, uncertainty_j: 0.0 } };
     let between = within.windows(2).map(|pair| {
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn constant_power_is_power_times_time() {
-        // For any position of the borders between the readings.
+        // The sums are correct for any position of the states' borders between the readings.
         for (from, to) in [(0, 10 * S), (S / 3, 7 * S + 1), (S - 1, 4 * S + S / 2)] {
             let readings = metered(|_| 50.0, S, 10 * S);
             let energy = energy(&readings, &[span(EnergyState::Processing, from, to)], 250_000);

@@ -2,7 +2,8 @@
 
 use wiretail_schema::summary::Interval;
 
-/// Maximum number of intervals. When time runs past them, neighbors merge and their length doubles.
+/// Maximum number of intervals. If a measurement needs more, neighboring intervals merge and their length
+/// doubles.
 const INTERVALS_MAX: usize = 1024;
 /// Initial length of an interval: 100 ms.
 const LENGTH_NS: i64 = 100_000_000;
@@ -112,9 +113,9 @@ impl IntervalTally {
 /// Slope of the smallest delay per interval over time, and the half width of its 95 % confidence interval,
 /// both in ns per second, by least squares. `None` for fewer than ten intervals.
 ///
-/// The smallest delay is free of queueing and interruption, so its slope shows clock drift or a change of the
-/// path. See Moon, Skelly and Towsley, "Estimation and removal of clock skew", INFOCOM 1999, for the lower
-/// envelope.
+/// The packet with the smallest delay was usually neither queued nor interrupted, so the slope shows clock
+/// drift or a change of the path. See Moon, Skelly and Towsley, "Estimation and removal of clock skew",
+/// INFOCOM 1999, for the lower envelope.
 pub fn drift(intervals: &[Interval]) -> Option<(f64, f64)> {
     // In an interval with few packets, the smallest delay may include queueing or interruption.
     let packets: u64 = intervals.iter().map(|interval| interval.packets).sum();

@@ -1,4 +1,4 @@
-//! Counts everything about the packets of one measurement, in one pass over the matcher's outcomes.
+//! Tallies everything about the packets of one measurement, in one pass over the matcher's outcomes.
 
 use std::collections::VecDeque;
 
@@ -13,13 +13,15 @@ use crate::stats::counts::Counts;
 
 /// Maximum number of events kept per kind.
 const EVENTS_MAX: u64 = 100;
-/// Number of kept timestamps of lost packets, to find packets in flight when a capture ended.
+/// Number of timestamps of lost packets that are kept, to find packets that were in flight when a capture
+/// ended.
 const LOST_TIMESTAMPS: usize = 1 << 16;
-/// Number of flows with separate delays, by order of appearance. Later flows have only sums and extremes.
+/// Number of flows, by order of appearance, whose delays are stored separately. For later flows, only sums
+/// and extremes are stored.
 const FLOWS_WITH_DELAYS: usize = 32;
 /// Maximum number of flows that are distinguished, equal to the size of a tap's flow table.
 pub const FLOWS_MAX: usize = 4096;
-/// Maximum number of pages for a flow's delays before they are stored as runs: 1 MiB.
+/// Maximum number of pages for the delays of one flow: 1 MiB. Further delays are stored as runs.
 const FLOW_PAGES: usize = 512;
 
 /// Counts for one flow.
@@ -83,7 +85,7 @@ pub struct LossRuns {
     pub longest: u64,
     /// Position in the ingress capture of the longest run's first packet.
     pub longest_start: Option<u64>,
-    /// The run that may still grow: sequence number of its last packet, length, start.
+    /// The current run, which may still grow: sequence number of its last packet, length, start.
     current: Option<(u64, u64, u64)>,
 }
 
@@ -198,7 +200,7 @@ impl Measurement {
             Some(GivenUp::TooMany) => self.matching.evicted += 1,
             None => {}
         }
-        // This is reverted if a later packet still arrives.
+        // A later arrival resets this counter, because it shows that the capture had not ended yet.
         if sent.ts_ns > self.last_post_ns {
             self.matching.lost_at_end += 1;
         } else {

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use wiretail_schema::run::interval::ReorderingCounts;
 use wiretail_schema::summary::{NReordering, Reordering};
 
-/// Maximum number of runs in each list. A packet with more breaks in the order between it and the packet that
-/// overtook it gets the extent and n of the oldest run kept.
+/// Maximum number of runs in each list. If there are more breaks in the order between a packet and the one
+/// that overtook it, the packet gets the extent and n of the oldest run kept.
 const RUNS_MAX: usize = 1 << 16;
 
 /// A run of packets that are consecutive in sequence and in arrival.
@@ -32,8 +32,8 @@ impl Run {
 /// Streaming reordering metrics. Feed it the sequence numbers in the order of arrival.
 #[derive(Debug, Clone, Default)]
 pub struct ReorderingTally {
-    /// The run that the next packet in order extends, possibly empty. It follows the last run of either list.
-    /// Its end is the largest sequence number so far plus one ("NextExp" in the RFC).
+    /// The run that the next packet in order extends. It may be empty. It follows the last run of either
+    /// list. Its end is the largest sequence number so far plus one ("NextExp" in the RFC).
     tail: Run,
     reordered: u64,
     /// Arrivals that were larger than all earlier ones, ascending.
@@ -196,7 +196,7 @@ pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
 /// Number of classes of [`n_class`].
 const N_CLASSES: usize = 66;
 
-/// 1, 2, 3, then one class per power of two: 4-7, 8-15, ...
+/// The classes are 1, 2 and 3, then one class per power of two: 4-7, 8-15, ...
 fn n_class(n: u64) -> usize {
     if n < 4 { n as usize } else { n.ilog2() as usize + 2 }
 }
@@ -262,7 +262,8 @@ mod tests {
 
     #[test]
     fn matches_example_of_rfc_4737() {
-        // RFC 4737, table 1: 1 2 3 5 6 7 8 4 9 10: packet 4 is reordered with extent 4, and 4-reordered.
+        // RFC 4737, table 1. In the order 1 2 3 5 6 7 8 4 9 10, packet 4 is reordered with extent 4, and
+        // 4-reordered.
         let mut tally = ReorderingTally::default();
         for s in [1, 2, 3, 5, 6, 7, 8, 4, 9, 10] {
             tally.arrive(s);

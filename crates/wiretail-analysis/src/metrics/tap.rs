@@ -158,8 +158,8 @@ impl TapTally {
         }
     }
 
-    /// Number of packets with the same timestamp as the previous one, number with an earlier timestamp, and
-    /// the largest backward step in ns.
+    /// Number of packets with the same timestamp as the previous packet, number of packets with an earlier
+    /// timestamp than the previous one, and the largest backward step in ns.
     pub fn irregular_steps(&self) -> (u64, u64, i64) {
         (self.identical, self.backward, self.max_backward_ns)
     }

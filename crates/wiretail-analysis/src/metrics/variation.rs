@@ -78,7 +78,7 @@ impl VariationTally {
         }
     }
 
-    /// Adds a packet that arrived with a delay that does not count: too long, or negative.
+    /// Adds a packet whose delay is ignored because it is too long or negative.
     pub fn arrive_outside(&mut self, sequence: u64, post_ns: i64) {
         self.place(sequence, Arrival { post_ns, delay_ns: NONE.delay_ns });
     }
@@ -97,7 +97,7 @@ impl VariationTally {
     }
 
     fn place(&mut self, sequence: u64, arrival: Arrival) {
-        // Slots of packets that have not arrived yet still hold packets from one round ago.
+        // Slots of packets that have not arrived yet still hold packets from the previous round of the ring.
         for missing in (self.next..sequence).take(HISTORY) {
             self.history[missing as usize % HISTORY] = NONE;
         }
@@ -154,8 +154,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every pair of packets that were sent consecutively and both arrived counts once, in any order of
-        /// arrival.
+        /// Every pair of packets that were sent consecutively and both arrived is counted once, in any order
+        /// of arrival.
         #[test]
         fn pairs_equal_rfc_3393_definition(
             delays in prop::collection::vec(prop::option::weighted(0.8, 0..10_000i64), 0..200),

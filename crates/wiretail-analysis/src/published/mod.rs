@@ -1,18 +1,19 @@
 //! Output of the published PostgreSQL pipeline for a pair of captures, byte for byte.
 //!
 //! The authors of the low-latency NFV papers evaluate their captures with a few SQL queries
-//! (<https://github.com/gallenmu/latency-limbo>, `_includes/experiment/dbscripts`). A comparison with their
-//! figures needs the same nine tables with the same number of decimals. This module restates those queries
-//! and must not improve on them. The rest of the crate has its own, stricter definition of matching. Unlike
-//! the rest, this module needs both captures in memory.
+//! (<https://github.com/gallenmu/latency-limbo>, `_includes/experiment/dbscripts`). Results can be compared
+//! with their figures only if the nine tables and the number of decimals are the same. This module therefore
+//! restates those queries and must not improve on them. The rest of the crate has its own, stricter
+//! definition of matching. Unlike the rest, this module needs both captures in memory.
 //!
 //! Layers: [`Key`] is the part of a frame that the import keeps; [`mod@numeric`] is PostgreSQL's decimal
 //! division; [`mod@percentiles`] are the 275 percentiles; [`tables`] puts them together.
 //!
 //! # Semantics
 //!
-//! - A key seen twice in `pre` drops all its matches; a key seen twice in `post` yields two.
-//! - A match counts if 0 < latency < 5 s.
+//! - If a key occurs twice in `pre`, all its matches are dropped. If a key occurs twice in `post`, it yields
+//!   two matches.
+//! - A match is used if 0 < latency < 5 s.
 //! - The latency tables keep matches with `post.ts >= min(post.ts) + trim`. The counts, rates and gaps trim
 //!   each side from its own first timestamp and do not depend on matches.
 //! - Mean rates are taken over the seconds that contain a packet.
@@ -43,7 +44,7 @@ use std::num::NonZeroU64;
 pub use key::Key;
 use numeric::{Decimal, numeric_div};
 
-/// Latencies at or above this limit count as unmatched, in ns.
+/// Packets with latencies at or above this limit are treated as unmatched, in ns.
 const LATENCY_LIMIT_NS: i64 = 5_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -51,7 +51,7 @@ impl From<u64> for Decimal {
 impl FromStr for Decimal {
     type Err = NotADecimal;
 
-    /// Parses digits with at most one decimal point. Decimals count towards the scale even if they are zeros.
+    /// Parses digits with at most one decimal point. All decimals are included in the scale, even zeros.
     fn from_str(text: &str) -> Result<Self, NotADecimal> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = [whole, fraction].concat();

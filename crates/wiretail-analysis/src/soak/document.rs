@@ -16,7 +16,7 @@ use crate::summary::findings::findings;
 use crate::summary::verdict::verdict;
 use crate::summary::{curve, pdv};
 
-/// Probability that a two-sided 95 % interval leaves out at either end.
+/// Probability beyond each end of a two-sided 95 % interval.
 const TAIL: f64 = 0.025;
 
 /// Properties of the log besides its records.
@@ -58,7 +58,7 @@ impl SoakTotals {
             worst: self.worst(),
             curve: curve(&delays),
         };
-        // A negative latency is a clock error and does not count for the budget.
+        // A negative latency is a clock error and is not judged against the budget.
         let judged = sent.saturating_sub(self.matching.negative);
         let missed = self.matching.lost.saturating_add(self.matching.out_of_window);
         let budgets = self.start.budgets.iter().zip(&self.over);
@@ -122,7 +122,7 @@ impl SoakTotals {
         }
     }
 
-    /// Soaks do not distinguish flows: one entry for all packets.
+    /// Returns one entry for all packets, because soaks do not distinguish flows.
     fn flows(&self, delay: &Delay, sent: u64) -> Flows {
         let all = Flow {
             number: Some(0),

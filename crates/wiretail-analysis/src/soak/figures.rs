@@ -1,4 +1,4 @@
-//! Plots of a soak: the plots of an analysis for which a soak's records suffice.
+//! Plots of a soak: those plots of an analysis that can be drawn from a soak's records.
 
 use wiretail_schema::summary::Summary;
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Unit};

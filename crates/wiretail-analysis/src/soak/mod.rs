@@ -26,7 +26,7 @@ use crate::metrics::worst::{Candidate, WorstTally};
 use crate::soak::live::INTERVAL_NS;
 use crate::stats::counts::Counts;
 
-/// Number of seconds for which the rate is kept per second. The rate of a longer soak is drawn from coarser
+/// Number of seconds for which the rate is kept per second. The rate of a longer soak is plotted from coarser
 /// points.
 const RATE_SECONDS_MAX: usize = 3600;
 /// Maximum number of gaps in the log that are reported individually.
@@ -132,7 +132,7 @@ impl SoakTotals {
         self.ended = false;
     }
 
-    /// Marks the segment as ended as planned.
+    /// Records that the segment ended as planned.
     pub fn end(&mut self) {
         self.ended = true;
     }

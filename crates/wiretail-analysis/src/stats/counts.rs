@@ -57,7 +57,7 @@ impl Counts {
         let page = (value >> PAGE_BITS) as usize;
         if let Some(&number) = self.directory.get(page) {
             let slot = number as usize * PAGE_LEN + (value as usize & (PAGE_LEN - 1));
-            // Page 0 has no counters free, so a value without a page takes the slow path.
+            // All counters of page 0 are full, so a value without a page takes the slow path.
             if let Some(bin) = self.bins.get_mut(slot)
                 && *bin < u32::MAX
             {
@@ -82,8 +82,8 @@ impl Counts {
                 self.bins.resize(self.bins.len() + PAGE_LEN, 0);
                 self.bins[self.pages.len() * PAGE_LEN + (value as usize & (PAGE_LEN - 1))] = 1;
             }
-            // No page for this value, or a full counter: the page holds 2^32 - 1 of them, the runs hold the
-            // others.
+            // Either the value has no page, or its counter is full. A full counter has counted 2^32 - 1
+            // values; the runs hold the others.
             _ => {
                 self.buffer.push(value);
                 if self.buffer.len() >= BUFFER_LEN {
@@ -183,8 +183,8 @@ impl Counts {
     }
 }
 
-/// Distinct values in ascending order with their counts, each pair as LEB128 of the difference to the
-/// previous value and of the count.
+/// Distinct values in ascending order with their counts. Each pair is stored as two LEB128 numbers: the
+/// difference from the previous value, and the count.
 #[derive(Debug, Clone, Default)]
 struct Run {
     bytes: Vec<u8>,

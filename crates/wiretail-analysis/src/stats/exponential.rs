@@ -1,10 +1,10 @@
 //! Exponential random numbers by the ziggurat method (Marsaglia and Tsang: The ziggurat method for generating
 //! random variables, Journal of Statistical Software 5(8), 2000). The area below e^-x is covered by layers of
-//! equal area, one above the other. For a random layer, 99 of 100 points lie in a part that is entirely below
-//! the curve, and need no logarithm.
+//! equal area, one above the other. In 99 of 100 cases, the random point in a random layer lies in the part
+//! of the layer that is entirely below the curve. No logarithm is needed in these cases.
 //!
-//! Tables and logarithm use only additions, products and quotients. The numbers are therefore the same on
-//! every machine, unlike with the system's math library.
+//! The tables and the logarithm are computed only with additions, multiplications and divisions. Unlike
+//! numbers from the system's math library, these numbers are therefore the same on every machine.
 
 use wiretail_schema::random::{Random, fraction};
 
@@ -26,8 +26,8 @@ struct Ziggurat {
 static ZIGGURAT: Ziggurat = ziggurat();
 
 const fn ziggurat() -> Ziggurat {
-    // The lowest layer and its tail (of area e^-TAIL) together are as large as a layer without a tail that is
-    // wider by 1.
+    // The tail has the area e^-TAIL. The lowest layer and its tail therefore have the same total area as a
+    // layer without a tail that is wider by 1.
     let (mut widths, mut heights) = ([TAIL + 1.0; LAYERS + 1], [0.0; LAYERS + 1]);
     let area = (TAIL + 1.0) * TAIL_HEIGHT;
     let mut layer = 1;
@@ -55,7 +55,7 @@ fn point(random: &mut Random) -> (usize, f64) {
     (layer, fraction(bits) * ZIGGURAT.widths[layer])
 }
 
-/// Decides about a point that may be above the curve.
+/// Handles a point that may be above the curve: accepts it or draws another one.
 #[cold]
 fn near_the_curve(mut layer: usize, mut x: f64, random: &mut Random) -> f64 {
     // The exponential distribution is memoryless, so the tail is the same distribution shifted by its start.

@@ -6,10 +6,10 @@
 //! - [`random`]: seeded random numbers and distributions.
 //!
 //! Percentiles use the nearest rank everywhere (Hyndman and Fan, The American Statistician 50, 1996,
-//! definition 1), and the median is the 50th percentile. Each is a measured value, so two numbers of one
-//! report never differ by definition. [`Share::rank`](wiretail_schema::units::Share::rank) is the only place
-//! that computes the rank. Two formats keep their own definitions: the published pipeline's `percentile_disc`
-//! ([`crate::published`]) and HdrHistogram's `.hgrm`.
+//! definition 1), and the median is the 50th percentile. Each is a measured value. Numbers in a report never
+//! differ only because of different definitions. [`Share::rank`](wiretail_schema::units::Share::rank) is the
+//! only place that computes the rank. Two formats keep their own definitions: the published pipeline's
+//! `percentile_disc` ([`crate::published`]) and HdrHistogram's `.hgrm`.
 
 pub mod counts;
 mod exponential;

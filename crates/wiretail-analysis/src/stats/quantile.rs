@@ -34,13 +34,13 @@ pub struct Confidence {
 impl Confidence {
     /// Two-sided 95 %.
     pub const P95: Self = Self { tail: 0.025, z: 1.959_963_984_540_054 };
-    /// Two-sided 97.5 %. Two such intervals hold together with at least 95 % (Bonferroni's inequality).
+    /// Two-sided 97.5 %. Two such intervals are both correct with at least 95 % (Bonferroni's inequality).
     pub const P97_5: Self = Self { tail: 0.0125, z: 2.241_402_727_604_947 };
 }
 /// Number of curve points per additional nine.
 const POINTS_PER_NINE: u32 = 30;
 
-/// Statistics from a sorted walk over a multiset.
+/// Statistics computed in one ascending pass over a multiset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     /// Number of values.
@@ -115,9 +115,9 @@ impl Ranks {
     }
 }
 
-/// Percentiles of the points of a curve over `n` values, in billionths. They include the percentiles of every
-/// table, with more in between for the shape, and end at the last one that leaves a value beyond it. For
-/// another `n`, only the end differs.
+/// Percentiles at which a curve over `n` values has points, in billionths. The list contains the percentiles
+/// of every table and, to show the shape of the curve, values in between. It ends at the last percentile that
+/// leaves a value beyond it. Only this end depends on `n`.
 pub fn curve_shares(n: u64) -> Vec<u64> {
     let nines = (n as f64).log10().ceil().max(1.0) as u32;
     let between = (0..nines * POINTS_PER_NINE).map(|i| {
@@ -205,8 +205,8 @@ impl Wanted {
 pub(super) fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
     let mean = n as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
-    // Summing the probabilities is exact but takes about ten standard deviations of steps. If that is too many,
-    // Peizer and Pratt's approximation is used, which is accurate to 1e-6 of the probability.
+    // Summing the probabilities is exact, but the number of steps is about ten standard deviations. If that
+    // is too many, Peizer and Pratt's approximation is used, which is accurate to 1e-6 of the probability.
     let quantile = |tail: f64, z: f64| {
         if deviation < 20.0 {
             binomial_quantile(n, p, tail)
@@ -477,8 +477,8 @@ mod tests {
             prop_assert!((found.mean_ns - mean).abs() <= 1e-9 * mean);
             prop_assert_eq!((found.min_ns, found.max_ns), (sorted[0], sorted[n - 1]));
             for (percentile, billionths) in found.percentiles.iter().zip(PERCENTILES) {
-                // Nearest rank in integers, in the opposite direction: the smallest value with at least p n
-                // values at or below it.
+                // Computes the nearest rank with integers, in the opposite direction: the smallest value with
+                // at least p n values at or below it.
                 let at_least = |i: usize| (i as u128 + 1) * 1_000_000_000 >= u128::from(billionths) * n as u128;
                 let index = (0..n).find(|&i| at_least(i)).unwrap();
                 prop_assert_eq!(percentile.value_ns, sorted[index]);

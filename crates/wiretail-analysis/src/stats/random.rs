@@ -45,8 +45,7 @@ pub fn gamma(random: &mut Random, mean: f64, variance: f64) -> f64 {
     }
 }
 
-/// Poisson with this mean, from products of uniform numbers, or above a mean of 60 from a rounded normal
-/// number.
+/// Poisson with this mean. Multiplies uniform numbers, or rounds a normal number if the mean is above 60.
 pub fn poisson(random: &mut Random, mean: f64) -> f64 {
     if mean > 60.0 {
         return (mean + mean.sqrt() * normal(random)).round().max(0.0);

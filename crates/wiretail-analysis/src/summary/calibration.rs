@@ -40,8 +40,8 @@ impl CalibrationTally {
         delayed.sort_unstable();
         others.sort_unstable();
         let recovered_ns = Share::MEDIAN.of(&delayed)? - Share::MEDIAN.of(&others)?;
-        // Take as many of the highest delays as there are delayed packets. Any other packet among them
-        // displaces one.
+        // There should be only delayed packets among the highest delays, if as many delays are taken as there
+        // are delayed packets. Any other packet among them displaces a delayed one.
         let not_found = (0..delayed.len())
             .find(|&missed| {
                 let place = others.len() - missed.min(others.len());

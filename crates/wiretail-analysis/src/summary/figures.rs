@@ -39,8 +39,8 @@ pub(crate) fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
     Series { name: name.to_owned(), x, y, low: vec![], high: vec![], supported: vec![], bar_width: None }
 }
 
-/// Budgets as reference lines. A budget that would compress the data is left out: on a logarithmic axis, one
-/// above a hundred times the largest value; on a linear axis, one above twice the largest value.
+/// Budgets as reference lines. A budget that would compress the data is left out. On a logarithmic axis, this
+/// is a budget above a hundred times the largest value; on a linear axis, above twice the largest value.
 fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceLine> {
     let reach = if scale == Scale::Log { 100 } else { 2 };
     let near = |limit: i64| limit <= summary.delay.max_ns.saturating_mul(reach);
@@ -157,8 +157,8 @@ impl Bins {
 }
 
 /// The smallest width of at least `least` that is 1, 2 or 5 times a power of ten ns. If that is not a
-/// multiple of the timestamp granularity, the unit is the granularity. Bins with unequal numbers of possible
-/// timestamps would show a pattern that is not in the data.
+/// multiple of the timestamp granularity, it is multiplied by the granularity. The reason is that bins with
+/// unequal numbers of possible timestamps would show a pattern that is not in the data.
 fn round_width(least: f64, granularity_ns: f64) -> i64 {
     let decades = (0..19).map(|decade| 10f64.powi(decade));
     let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
@@ -172,7 +172,7 @@ fn at_percentile(percentiles: &[wiretail_schema::summary::Percentile], wanted: f
     percentiles.iter().find(|p| p.percentile == wanted).map(|p| p.value_ns)
 }
 
-/// A difference of timestamps with two granularities has at best the finer one.
+/// Granularity of the delays. It is at best the finer one of the two taps' granularities.
 fn finer_granularity(summary: &Summary) -> f64 {
     summary.pre.clock.granularity_ns.min(summary.post.clock.granularity_ns)
 }
@@ -283,7 +283,7 @@ fn rates(summary: &Summary) -> Figure {
         let (mut x, mut y) = (Vec::new(), Vec::new());
         let mut next = capture.rate.first().map_or(0, |first| first.second);
         for second in &capture.rate {
-            // Short silences count as zeros; a longer silence leaves a gap in the plot.
+            // Short silences are plotted as zeros; a longer silence leaves a gap in the plot.
             if second.second - next <= SILENCE_MAX_S {
                 (next..second.second).for_each(|silent| {
                     x.push(silent as f64);

@@ -23,7 +23,7 @@ use crate::summary::verdict::verdict;
 
 /// Number of points of the distribution function in the document.
 const CURVE_POINTS: usize = 400;
-/// Probability that a two-sided 95 % interval leaves out at either end.
+/// Probability beyond each end of a two-sided 95 % interval.
 const TAIL: f64 = 0.025;
 
 /// Metadata of a capture.
@@ -81,8 +81,8 @@ pub fn summarize(
     let sent = measurement.sent();
     let intervals = measurement.intervals.result();
     let (flows, flow_places) = flows(&measurement, &context);
-    // If an egress capture is known to be truncated, packets that could still have arrived do not count for a
-    // budget.
+    // If an egress capture is known to be truncated, packets that could still have arrived are not judged
+    // against a budget.
     let longest_limit = context.budgets.iter().map(|budget| budget.limit.ns).max().unwrap_or(0);
     let unseen = if context.post.truncated.is_some() { measurement.lost_unseen(longest_limit) } else { 0 };
     let mut summary = Summary {
@@ -116,7 +116,7 @@ pub fn summarize(
             .collect(),
     };
     summary.matching.events.sort_by_key(|event| (event.pre_ns.or(event.post_ns), event.kind));
-    // A negative latency is a clock error and does not count for the budget.
+    // A negative latency is a clock error and is not judged against the budget.
     let judged = sent - summary.matching.negative - unseen;
     let failures_beyond = |limit_ns: i64| {
         let mut late = 0;
@@ -216,10 +216,11 @@ fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
     }
 }
 
-/// Maximum number of flows listed, by packets; the rest is one entry.
+/// Maximum number of listed flows, those with the most packets first. All other flows share one entry.
 const FLOWS_LISTED: usize = 32;
 
-/// The flows, most packets first, and each flow's position in that order by its number at the tap.
+/// Returns the flows, most packets first, and each flow's position in that order, indexed by its number at
+/// the tap.
 fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<Option<u32>>) {
     let tallies = &measurement.flows;
     let mut order: Vec<usize> =

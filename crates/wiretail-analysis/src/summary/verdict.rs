@@ -11,9 +11,9 @@ const RISK: f64 = 0.05;
 /// Verdict on one budget. Of `packets` sent, `failures` were lost or later than the limit.
 ///
 /// Reliability follows 3GPP TR 38.913 and ITU-R M.2410: the share of packets sent that are delivered within
-/// the limit. A lost packet fails like a late one. PASS requires the upper bound of the share of failures to
-/// be within the budget, FAIL requires the lower bound to be beyond it. To pass 99.999 %, at least 300,000
-/// packets without a failure are needed.
+/// the limit. A lost packet is a failure, as is a late one. The verdict is PASS if the upper bound of the
+/// share of failures is within the budget, and FAIL if the lower bound is beyond the budget. To pass 99.999
+/// %, at least 300,000 packets without a failure are needed.
 pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     let allowed = 1.0 - budget.share.fraction();
     let (low, high) = share_bounds(failures.min(packets), packets, RISK);

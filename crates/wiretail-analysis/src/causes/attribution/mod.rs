@@ -4,7 +4,7 @@
 //!
 //! 1. `timeline` converts events to spans of time in which the device's thread did not run, each with its
 //!    innermost cause and its sender.
-//! 2. `overhead` widens the spans by the overhead of an event before its first and after its last
+//! 2. `overhead` extends the spans by the time that an event takes before its first and after its last
 //!    tracepoint, and adds the stalls that a polling device's loop logged.
 //! 3. `queue` computes service intervals, finds packets that waited for others, and computes the delays that
 //!    remain without a given cause.

@@ -16,12 +16,12 @@ use wiretail_schema::run::interval::IntervalRecord;
 use crate::matching::{Matcher, merge};
 use second::{SecondTally, TapSecond};
 
-/// Length of a record, in ns. If the process is killed, up to one second may be lost. A record covers half a
-/// second, because it is written only after the taps have delivered its packets.
+/// Length of a record, in ns. A record is written only after the taps have delivered its packets. It covers
+/// half a second, so that at most about one second is lost if the process is killed.
 pub const INTERVAL_NS: i64 = 500_000_000;
 
-/// Maximum number of consecutive records without packets. Beyond it the log has a gap, so that a clock set
-/// forward by a year does not fill the disk.
+/// Maximum number of consecutive records without packets. After a longer silence, the log has a gap instead.
+/// Otherwise, a clock that is set forward by a year would fill the disk.
 const EMPTY_MAX: u32 = 60;
 
 /// The wire on which a packet was seen.
@@ -34,8 +34,8 @@ pub enum Tap {
 /// Settings of a live measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// Packets with a delay shorter than this count as arrived, in ns. After twice that time, a packet is known
-    /// to be lost.
+    /// Packets with a shorter delay than this are matched, in ns. After twice that time, a packet is known to
+    /// be lost.
     pub window_ns: i64,
     /// Packets sent in this initial time are left out, in ns.
     pub trim_ns: i64,
@@ -118,7 +118,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Declares that all packets of both taps with timestamps before `complete_ns` have been given.
+    /// Declares that all packets of both taps with timestamps before `complete_ns` have been added.
     pub fn advance(&mut self, complete_ns: i64) {
         let mut start_ns = match self.start_ns {
             Some(start_ns) => start_ns,
@@ -196,7 +196,7 @@ impl LiveMeasurement {
         if let Some(last_ns) = waiting {
             self.advance(last_ns.saturating_add(1));
         }
-        // Packets after a backward step.
+        // Includes packets that are still waiting after a backward step of the timestamps.
         self.merge_before(i64::MAX);
         let start_ns = self.start_ns.unwrap_or(0);
         self.matcher.finish(&mut self.tally);

@@ -12,7 +12,8 @@ use crate::metrics::worst::{Candidate, WorstTally};
 
 /// Tallies the matcher's outcomes until they are taken, one record at a time.
 pub(super) struct SecondTally {
-    /// Counters that go into the record unchanged. The other fields are filled when it is taken.
+    /// Counters that go into the record unchanged. The record's other fields are filled when the record is
+    /// taken.
     record: IntervalRecord,
     /// Number of packets per bucket of delays, up to the window.
     buckets: Vec<u64>,
@@ -106,7 +107,7 @@ impl SecondTally {
         record
     }
 
-    /// Adds an arrival that counts only for the order.
+    /// Adds an arrival whose delay is not used. It still affects reordering.
     fn arrived_outside(&mut self, sent: &Sent, delay_ns: i64) {
         self.lost_at_end = 0;
         self.last_post_ns = self.last_post_ns.max(sent.ts_ns.saturating_add(delay_ns));

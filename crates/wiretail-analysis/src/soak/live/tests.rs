@@ -1,4 +1,4 @@
-//! For any chunks, the records add up to the counts of the offline tally.
+//! However the packets are split into chunks, the records add up to the counts of the offline tally.
 
 use proptest::prelude::*;
 use wiretail_schema::run::interval::{SegmentStart, TapStart};
@@ -102,7 +102,7 @@ fn packets(fates: &[Fate]) -> (Vec<Record>, Vec<Record>) {
     (pre, post)
 }
 
-/// Feeds both taps in chunks: up to each time, plus a few packets.
+/// Feeds both taps in chunks. Each chunk reaches to a given time and contains a few later packets.
 fn live(pre: &[Record], post: &[Record], steps: &[(i64, usize)], trim_ns: i64) -> Vec<IntervalRecord> {
     let mut live = LiveMeasurement::new(&settings(trim_ns));
     let (mut i, mut j) = (0, 0);

@@ -1,10 +1,11 @@
 //! Latency breakdown per packet: the delay in the devices (VNFs) and in the infrastructure that carries
 //! packets to and from them.
 //!
-//! For each packet, the devices' share is the sum of the delays over the devices, each from the tap upstream
-//! of the device to the tap downstream of it. The infrastructure's share is the rest of the path. Both are
-//! exact distributions of timestamp differences, not differences of distributions. The percentiles of the
-//! parts therefore do not add up to the percentiles of the whole, because their worst packets differ.
+//! For each packet, the devices' share is the sum of its delays in the devices. The delay in a device is
+//! measured from the tap upstream of the device to the tap downstream of it. The infrastructure's share is
+//! the rest of the path. Both are exact distributions of timestamp differences, not differences of
+//! distributions. The percentiles of the parts therefore do not add up to the percentiles of the whole,
+//! because their worst packets differ.
 //!
 //! Packets are joined by their keys, because positions in two captures diverge once a packet is lost or
 //! overtaken. The packets of the whole path are collected first and sorted by key, at 24 bytes per packet. The
@@ -40,7 +41,7 @@ struct Packet {
     inside: u64,
 }
 
-/// One device in [`Packet::inside`]. Sums of delays stay below 2^56 ns, which is two years.
+/// Value added to [`Packet::inside`] for each device. Sums of delays stay below 2^56 ns, which is two years.
 const SEEN: u64 = 1 << 56;
 /// Marks a packet that has a repeated key or seems to have passed a device twice.
 const SPOILT: u64 = u64::MAX;
@@ -62,10 +63,10 @@ impl WholeWay {
         self.packets.push(Packet { key: sent.key, whole_ns: delay_ns, inside: 0 });
     }
 
-    /// Ends the collection of packets. The delays in the devices come next.
+    /// Ends the collection of packets. The delays in the devices are added next.
     pub fn complete(mut self) -> BreakdownTally {
-        // No stable order is needed, because packets with equal keys do not count. Sorted input takes one
-        // pass.
+        // The sort does not need to be stable, because packets with equal keys are ignored. Sorted input
+        // takes one pass.
         self.packets.sort_unstable_by_key(|packet| packet.key);
         for same in self.packets.chunk_by_mut(|a, b| a.key == b.key).filter(|same| same.len() > 1) {
             same.iter_mut().for_each(|packet| packet.inside = SPOILT);
@@ -175,8 +176,8 @@ const SKELETON: &str = "skeleton";
 const KIND: &str = "dut.kind";
 
 /// Delay that each device adds to the skeleton application. Compares every valid trial that has a breakdown
-/// with every skeleton trial of the same repeat under the same load. Device factors that only one of the two
-/// has (a batch, a socket) do not prevent the comparison; factors that both have must be equal.
+/// with every skeleton trial of the same repeat under the same load. Device factors that exist in only one of
+/// the two trials, such as a batch size or a socket, are ignored. All other device factors must be equal.
 pub fn additions(run: &Run, curves: &[TrialCurves]) -> Vec<Addition> {
     let usable = |trial: &&TrialRecord| trial.state == TrialState::Valid && !trial.breakdown.is_empty();
     let is_skeleton = |trial: &TrialRecord| trial.setting(KIND).is_some_and(|kind| kind.text == SKELETON);
@@ -219,9 +220,9 @@ fn same_load(run: &Run, a: &TrialRecord, b: &TrialRecord) -> bool {
 /// Difference of the quantile functions of `a` and `b`, at the percentiles that both have.
 ///
 /// The bounds are the farthest apart that the two intervals allow. Each interval misses its true percentile
-/// with a probability of at most 2.5 %, so both hold with at least 95 % (Bonferroni), for any distribution.
-/// The errors rarely add up in full, so the interval is usually wider than necessary. Each interval holds for
-/// its own percentile; they do not hold jointly with 95 %.
+/// with a probability of at most 2.5 %, so both are correct with at least 95 % (Bonferroni), for any
+/// distribution. The errors rarely add up in full, so the interval is usually wider than necessary. The 95 %
+/// apply to each percentile separately, not to all of them together.
 fn difference(a: &[Percentile], b: &[Percentile]) -> Vec<AddedDelay> {
     let other = |p: &Percentile| b.iter().find(|other| other.percentile == p.percentile);
     let pairs = a.iter().filter_map(|p| Some((p, other(p)?)));

@@ -1,5 +1,5 @@
-//! Tests of the join against brute force, of the parts against closed forms, and of differences against
-//! constructed ground truth.
+//! Compares the join with brute force, the parts with closed forms, and differences with constructed ground
+//! truth.
 
 use std::collections::HashMap;
 
@@ -104,8 +104,8 @@ fn breaks_down_constant_delays_exactly() {
 
 #[test]
 fn parts_are_joined_packet_by_packet() {
-    // If the device is slow, the infrastructure is fast, so the whole is constant and the parts are not.
-    // Differences of percentiles (1000 - 900 at p99) would be wrong for the infrastructure.
+    // Whenever the device is slow, the infrastructure is fast, so the whole is constant although the parts
+    // vary. The difference of percentiles (1000 - 900 at p99) would be wrong for the infrastructure.
     let whole: Seen = (0..1000).map(|key| (key, 1000)).collect();
     let device: Seen = (0..1000).rev().map(|key| (key, 100 + 800 * i64::from(key % 2 == 0))).collect();
     let (breakdown, _) = joined(&whole, &[device]).unwrap();
@@ -212,7 +212,7 @@ fn interval_covers_zero_for_equal_distributions() {
         let p99 = found[0].points.iter().find(|p| p.percentile == 99.0).unwrap();
         missed += u64::from(p99.low_ns.unwrap() > 0 || p99.high_ns.unwrap() < 0);
     }
-    // 5 % would be 3 draws. At that rate, more than 9 misses have a probability of 0.1 %.
+    // A miss rate of 5 % means 3 misses on average. The probability of more than 9 misses is then 0.1 %.
     assert!(missed <= 9, "{missed} of {draws}");
 }
 
