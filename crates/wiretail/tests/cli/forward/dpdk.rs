@@ -127,7 +127,7 @@ fn dpdk_records_arriving_packets() {
     let arguments = ["capture", &tap, "--socket", "dpdk", "--timestamps", "hardware", "--write"];
     let message = fail([&arguments[..], &[file.to_str().unwrap()]].concat());
     assert!(
-        message.contains("hardware timestamps were asked for") && message.contains("net_af_packet"),
+        message.contains("hardware timestamps were requested") && message.contains("net_af_packet"),
         "{message}"
     );
     let message = fail(["capture", "lo:out", "--socket", "dpdk", "--write", file.to_str().unwrap()]);
