@@ -1,7 +1,7 @@
 //! Measures the time per packet of reading a capture: `read_bench FILE [KEY [ROUNDS]]`.
 //!
-//! Prints the best of several rounds for a plain `read` of the file, for its frames alone, and for its
-//! records with the key rule (default: moonsniff) and five-tuple flows.
+//! Prints the best time of several rounds for three tasks: a plain `read` of the file, decoding its frames,
+//! and converting the frames to records with the key rule (default: moonsniff) and five-tuple flows.
 
 use std::error::Error;
 use std::fs::File;

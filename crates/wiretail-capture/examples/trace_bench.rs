@@ -2,7 +2,7 @@
 //! for a recorded trace.
 //!
 //! Without a folder, it generates ten million events of two processors in memory: interrupts, task switches,
-//! and sends with and without stacks. Prints the best of several rounds.
+//! and sends with and without stacks. Prints the best time of several rounds.
 
 use std::error::Error;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report(rounds, || Ok(trace.read_from([&*watched, &*sends], count(&mut 0))?.events))
 }
 
-/// Uses the events, so that the compiler cannot remove the reading.
+/// Uses the events, so that the compiler cannot optimize the reading away.
 fn count(sum: &mut u64) -> impl FnMut(&Event) {
     |event| *sum = sum.wrapping_add(event.ts_ns ^ event.args[0])
 }

@@ -1,4 +1,4 @@
-//! Errors of captures. Every message names the file and the offset, what was expected or found, and the next
+//! Errors of captures. Every message names the file, the offset, the expected or found content, and the next
 //! step.
 
 use std::io;

@@ -1,5 +1,5 @@
-//! Numbers in packets that may be counters. A periodic delay that depends on the packets' content may follow
-//! one of them.
+//! Numbers in packets that may be counters. If delays depend on the packets' content, a periodic delay may
+//! follow one of these counters.
 
 use crate::layers;
 use crate::read::Frame;

@@ -1,6 +1,6 @@
 //! Assigns frames to flows.
 //!
-//! There are two levels. A direct-mapped cache finds the flow of common frames; its hash is a single
+//! There are two levels. Common frames are looked up in a direct-mapped cache, whose hash is a single
 //! multiplication. The cache is effective because captures usually alternate between a few flows. A map holds
 //! all flows, including those that are not in the cache.
 
@@ -13,7 +13,7 @@ use crate::key::SIGNATURE;
 use crate::layers::{self, UDP4_HEADERS, protocol};
 use crate::read::Frame;
 
-/// Default maximum number of distinguished flows; later flows are counted together.
+/// Default maximum number of flows that are counted separately. All further flows are counted together.
 pub const FLOWS_MAX: usize = 4096;
 
 /// Slots of the cache. Only slots in use occupy the processor's cache.
@@ -175,7 +175,8 @@ impl FlowTable {
         }
     }
 
-    /// The flow of frames without a flow; formats that only record identifiers contain no other frames.
+    /// The flow for frames whose flow cannot be determined. In formats that only record identifiers, all
+    /// frames belong to it.
     fn unknown(&mut self) -> u32 {
         if let Some(index) = self.unknown {
             return index;

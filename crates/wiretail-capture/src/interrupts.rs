@@ -1,9 +1,9 @@
 //! Interrupt counters: the published `irq.csv`, and `/proc/interrupts`.
 //!
 //! `irq.csv` uses semicolons and has a header and one line per reading. Columns are in any order:
-//! `timestamp_us`, in µs of the reader's clock, and `<vector>_<description>_CPU<n>`, the interrupts since
-//! boot, with underscores instead of spaces. In the published files, the leading digits of the time are cut
-//! off. It is only used for differences.
+//! `timestamp_us` is the time in µs of the reader's clock. `<vector>_<description>_CPU<n>`, with underscores
+//! instead of spaces, is the number of interrupts since boot. In the published files, the leading digits of
+//! the time are cut off, so only differences of times are used.
 //!
 //! `/proc/interrupts` has a header with the CPUs and one line per vector: `TLB:  12  7   TLB shootdowns` (the
 //! kernel's `fs/proc/interrupts.c` and `kernel/irq/proc.c`).
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
-/// Maximum number of columns, and of lines. It suffices for a machine with a thousand cores that is read for a
-/// day.
+/// Maximum number of columns, and of lines. It suffices for a machine with a thousand cores whose counters
+/// are read for a day.
 const COLUMNS_MAX: usize = 1 << 20;
 const CELLS_MAX: usize = 1 << 26;
 /// Name of the column with the time.

@@ -56,7 +56,8 @@ pub(crate) struct Ip<'a> {
     pub(crate) addresses: &'a [u8],
     /// Protocol after the IP header and its extensions.
     pub(crate) protocol: u8,
-    /// Identification of the datagram. IPv6 has it in the fragment header only; it is 0 without such a header.
+    /// Identification of the datagram. In IPv6, only the fragment header contains it; it is 0 for packets
+    /// without such a header.
     pub(crate) identification: u32,
     /// IPv4: the total length; IPv6: the payload length.
     pub(crate) len: u16,
@@ -91,7 +92,7 @@ impl Ip<'_> {
 }
 
 impl<'a> Ip<'a> {
-    /// The transport header; `None` for later fragments and if the capture cut it.
+    /// The transport header; `None` for later fragments and if the captured frame ends within the header.
     pub(crate) fn transport(&self) -> Option<Transport<'a>> {
         if self.is_later_fragment() {
             return None;
@@ -176,8 +177,8 @@ fn ipv4(data: &[u8]) -> Option<Ip<'_>> {
     }
     let len = u16::from_be_bytes([header[2], header[3]]);
     let body = data.get(header_len..)?;
-    // Captures on a sending host show a length of zero if the NIC segments the packet (TSO). All captured
-    // bytes count then.
+    // In captures on a sending host, the length is zero if the NIC segments the packet (TSO). All captured
+    // bytes then belong to the packet.
     let body_len = match usize::from(len) {
         0 => body.len(),
         len => len.checked_sub(header_len)?,
@@ -201,7 +202,8 @@ fn ipv6(data: &[u8]) -> Option<Ip<'_>> {
     }
     let len = u16::from_be_bytes([header[4], header[5]]);
     let mut body = &data[40..];
-    // Zero means a jumbogram (RFC 2675) or a packet that the NIC segments; all captured bytes count.
+    // Zero means a jumbogram (RFC 2675) or a packet that the NIC segments. All captured bytes then belong to
+    // the packet.
     let mut body_len = if len == 0 { body.len() } else { usize::from(len) };
     body = &body[..body.len().min(body_len)];
     let mut ip = Ip {

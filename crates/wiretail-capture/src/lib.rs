@@ -30,9 +30,10 @@
 //! # Ok::<(), wiretail_capture::CaptureError>(())
 //! ```
 //!
-//! Invariants: no input causes a panic, a hang or an allocation of the size that it claims. A capture that is
-//! damaged after intact packets returns those packets and reports the offset of the damage
-//! ([`CaptureReader::truncation`]). This crate uses no threads, no clock and no logging.
+//! Invariants: no input causes a panic or a hang, and a length field in the input never determines the size
+//! of an allocation by itself. If a capture is damaged after intact packets, the reader returns these packets
+//! and reports the offset of the damage ([`CaptureReader::truncation`]). This crate uses no threads, no clock
+//! and no logging.
 
 pub mod error;
 pub mod fields;

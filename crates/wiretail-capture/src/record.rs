@@ -51,8 +51,8 @@ impl Counts {
     }
 }
 
-/// Converts the frames of one tap to records. [`RecordReader`] does so for a capture of one tap. If a file
-/// contains both taps, the caller passes each frame to the tap of its interface.
+/// Converts the frames of one tap to records. [`RecordReader`] uses it for a capture of one tap. For a file
+/// that contains both taps, the caller passes each frame to the value for its interface's tap.
 #[derive(Debug, Clone)]
 pub struct Tap {
     keyer: Keyer,
@@ -129,8 +129,8 @@ impl RecordReader {
         Self { reader, tap: Tap::new(keyer, flows) }
     }
 
-    /// Appends the records of the next buffer of frames (some thousands). Returns `Ok(false)` at the end;
-    /// that call appends nothing.
+    /// Appends the records of the next buffer of frames (some thousands). Returns `Ok(false)` at the end,
+    /// without appending anything.
     ///
     /// # Errors
     /// Same as [`CaptureReader::read`].

@@ -1,5 +1,5 @@
-//! Errors outside of the packet loops. Every message names the interface or the value, the expectation
-//! and the next step. The packet loops report no errors: they count failures.
+//! Errors outside of the packet loops. Every message names the interface or value, what was expected, and the
+//! next step. The packet loops report no errors: they count failures.
 
 use std::io;
 
@@ -38,7 +38,7 @@ pub enum DataplaneError {
         /// Advice to the user.
         next: &'static str,
     },
-    /// Requested timestamps that the interface does not support. They are never replaced by other timestamps.
+    /// The interface does not support the requested timestamps. Other timestamps are never used instead.
     #[error("{interface}: {expected} were requested, but {found}; {next}")]
     Timestamps {
         interface: String,

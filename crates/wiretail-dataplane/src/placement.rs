@@ -15,7 +15,7 @@ pub struct Placement {
     /// The core to pin the thread to; `None` leaves its affinity unchanged.
     pub cpu: Option<usize>,
     /// SCHED_FIFO with this priority, 1 to 99. `None` keeps the normal scheduling policy. A spinning
-    /// SCHED_FIFO thread starves everything else on its core, and the kernel's fair server then stops it for
+    /// SCHED_FIFO thread starves all other threads on its core, so the kernel's fair server preempts it for
     /// about 50 ms per second.
     pub fifo: Option<u8>,
     /// Lock the current and future memory of the process, so that no page faults occur in the loop.

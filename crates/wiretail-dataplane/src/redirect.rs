@@ -1,13 +1,15 @@
 //! A forwarder inside the kernel. An XDP program on each source interface redirects all packets to another
-//! interface, on the core and at the time of their reception by the driver. This process loads the programs
-//! and reads their counters. The programs are removed when the process exits, even after SIGKILL.
+//! interface. It runs on the core on which the driver receives a packet, at the time of reception. This
+//! process loads the programs and reads their counters. The programs are removed when the process exits, even
+//! after SIGKILL.
 //!
 //! The program of a direction counts all packets that it receives ([`RedirectCounts::received`]). Only
-//! tracepoints show whether the other interface accepted them. `xdp_devmap_xmit` reports the number of sent
-//! packets per batch and the source device, as a pointer. A first program finds the pointers of our devices.
-//! It listens on the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one
-//! packet of each direction. [`Redirect::settle`] then removes the program, because it costs about ten
-//! nanoseconds per packet. A second program counts the sent packets.
+//! tracepoints show whether the other interface accepted these packets. For each batch, `xdp_devmap_xmit`
+//! reports the number of sent packets and a pointer to the source device. Two further programs evaluate these
+//! reports. The first one finds the pointers of our devices. It listens on the tracepoint `xdp_redirect`,
+//! whose events contain the ID of our map, until it has seen one packet of each direction.
+//! [`Redirect::settle`] then removes this program, because it costs about ten nanoseconds per packet. The
+//! second program counts the sent packets.
 //!
 //! Placement of taps: taps on an interface do not see packets that a native program receives there. Tap the
 //! sender's end of the wire, or the wire after the other interface.
@@ -40,8 +42,8 @@ pub struct RedirectCounts {
     /// Packets accepted by the other interface. If this is unknown ([`Redirect::knows_failures`]), the number
     /// of received packets.
     pub sent: u64,
-    /// Packets that the other interface rejected. They are lost. Packets in flight may be included
-    /// temporarily.
+    /// Packets that the other interface rejected. They are lost. This number temporarily includes packets in
+    /// flight.
     pub failed: u64,
 }
 
@@ -106,8 +108,8 @@ impl Redirect {
         Ok(Self { forwarding_paths: programs, counters, devices, observer, learner: Mutex::new(learner) })
     }
 
-    /// The source interfaces, and whether their program runs natively in the driver, before a packet has a
-    /// socket buffer. False means generic XDP in the network stack.
+    /// The source interfaces, each with `true` if its program runs natively in the driver, before a packet
+    /// has a socket buffer. `false` means generic XDP in the network stack.
     pub fn modes(&self) -> impl Iterator<Item = (&str, bool)> {
         self.forwarding_paths
             .iter()
@@ -159,7 +161,7 @@ impl Redirect {
         let mut learner = self.learner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let known =
             |forwarding_path: usize| self.devices.get(forwarding_path as u32).is_ok_and(|device| device != 0);
-        // Packets of generic programs are not counted, so their devices are not needed.
+        // Sent packets are not counted for generic programs, so the pointers of their devices are not needed.
         if (0..self.forwarding_paths.len())
             .all(|forwarding_path| !self.forwarding_paths[forwarding_path].native || known(forwarding_path))
         {

@@ -152,7 +152,7 @@ pub fn read_log(path: &Path, mut visit: impl FnMut(LogLine)) -> Result<LogEnd, L
             break;
         }
         end.lines += 1;
-        // A damaged line only counts as torn if no line follows.
+        // A damaged line is reported as torn only if it is the last line.
         end.damaged += u64::from(std::mem::take(&mut end.torn));
         let line = decode(&bytes).filter(|line| started || matches!(line, LogLine::Segment(_)));
         match line {

@@ -1,8 +1,8 @@
 //! Encodes the delays of one second as text: base64 of the deflated counts.
 //!
-//! The bytes before deflate are LEB128 numbers: the first bucket, then the number of packets of each bucket
-//! from there on, where 0 is followed by the number of empty buckets. Since neighboring counts are similar,
-//! deflate compresses them to little more than their noise.
+//! Before compression, the bytes are LEB128 numbers. The first number is the index of the first bucket. The
+//! number of packets in each bucket follows, in order. A run of empty buckets is encoded as 0 and the length
+//! of the run. Neighboring counts are similar, so deflate compresses them well.
 
 use std::io::{Read, Write};
 

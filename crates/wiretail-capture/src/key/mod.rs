@@ -31,9 +31,10 @@ pub const INVARIANT_PAYLOAD: usize = 128;
 /// Value of the byte after MoonSniff's identifier.
 pub(crate) const SIGNATURE: u8 = 0x55;
 
-/// Rules tried by `--key auto`, in this order. The counter that a load generator wrote for this purpose comes
-/// first, then the rule of the published evaluations. The rules for arbitrary traffic follow, from the one
-/// that most devices leave unchanged and that distinguishes the most packets to the weakest one.
+/// Rules tried by `--key auto`, in this order. The first rule reads the counter that a load generator writes
+/// to identify packets. The rule of the published evaluations comes next. The rules for arbitrary traffic
+/// follow, from the strongest to the weakest: a strong rule reads bytes that most devices leave unchanged,
+/// and distinguishes many packets.
 pub const AUTO_RULES: [KeyRule; 5] = [
     KeyRule::Moonsniff,
     KeyRule::Bytes { start: 12, end: 64, zero_checksums: true },
@@ -107,7 +108,7 @@ pub struct Keyer {
 }
 
 impl Keyer {
-    /// Creates a keyer without a payload limit other than that of its rule.
+    /// Creates a keyer whose payload limit is that of its rule.
     pub fn new(rule: &KeyRule) -> Self {
         Self::with_payload_limit(rule, usize::MAX)
     }
@@ -172,8 +173,9 @@ const SIGNATURE_LEN: usize = 23;
 /// Reads the identity in the signature of Wiretail's load generator, after the UDP header, little endian: id
 /// (u32), 0x55, stream (u16), number of the packet in its stream (u64), departure (u64).
 ///
-/// The number is unique within a run, but the id repeats after 2^32 packets. The stream is combined with the
-/// upper bits of the number, and the highest bit distinguishes a number from a bare id.
+/// The number is unique within a run, but the id repeats after 2^32 packets. The key combines the stream with
+/// the upper bits of the number. Its highest bit distinguishes it from the key of a frame that contains only
+/// the id.
 #[inline]
 fn signature(frame: &Frame<'_>) -> Option<u64> {
     let payload = match layers::udp4(frame) {

@@ -1,8 +1,9 @@
 //! The rule of the published evaluations: the frame's bytes 12 to 64 without their checksums.
 //!
-//! It has its own file and hash because it is the rule used for comparisons with published results, and
-//! because zeroing two bytes in memory before hashing costs more than the hash: a processor cannot forward a
-//! narrow store to the wider loads of the hash. Therefore the words are masked and hashed in registers.
+//! This rule has its own file and hash implementation because it is used for comparisons with published
+//! results and should be fast. Zeroing two bytes in memory before hashing costs more than the hash itself,
+//! because a processor cannot forward a narrow store to the wider loads of the hash. The words are therefore
+//! masked and hashed in registers.
 
 use std::ops::Range;
 
@@ -14,9 +15,9 @@ use crate::read::{Frame, LinkType};
 /// Range of the frame that the published rule reads.
 pub(crate) const PUBLISHED: Range<usize> = 12..64;
 
-/// Returns the frame's bytes 12 to 64 as compared by the published evaluations, and their number, which is
-/// lower for shorter frames. In an untagged IPv4 frame without options that is TCP or UDP, the IPv4 header
-/// checksum and the TCP or UDP checksum are zero.
+/// Returns the frame's bytes 12 to 64 as compared by the published evaluations, and how many of these bytes
+/// the frame has. In untagged TCP or UDP frames over IPv4 without options, the IPv4 header checksum and the
+/// TCP or UDP checksum are zeroed.
 pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
     let mut key = [0; 52];
     let found = data.get(PUBLISHED.start..data.len().min(PUBLISHED.end)).unwrap_or_default();
@@ -117,7 +118,8 @@ mod tests {
                 let checksums = if is_udp { 40..42 } else { 50..52 };
                 let is_ignored =
                     !PUBLISHED.contains(&at) || (24..26).contains(&at) || checksums.contains(&at);
-                // Frames that are no longer IPv4, IHL 5 or UDP also differ in the zeroed bytes.
+                // If the changed byte makes the frame something other than IPv4 with IHL 5 and UDP, the
+                // checksums are not zeroed either.
                 assert_eq!(key_of(&changed) == expected, is_ignored, "{at}");
             }
         }

@@ -10,8 +10,9 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::CaptureError;
 
-/// Largest window of a zstd frame, as a power of two: 64 MiB, so that reading two captures at once stays
-/// below 256 MiB. `zstd -20` needs 2^25, `zstd -22` and `--long` 2^27.
+/// Largest accepted window of a zstd frame, as a power of two: 64 MiB, so that reading two captures at once
+/// takes less than 256 MiB of memory. `zstd -20` uses a window of 2^25 bytes; `zstd -22` and `--long` use
+/// 2^27 bytes.
 const WINDOW_LOG_MAX: u32 = 26;
 
 /// Size of the reads of compressed data.

@@ -1,5 +1,5 @@
-//! Detects the format of a capture: by its magic number, or by plausible first records for the two formats
-//! without one.
+//! Detects the format of a capture by its magic number. The two formats without a magic number are detected
+//! by plausible first records.
 
 use super::compression::Compression;
 use super::erf::Erf;
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Packets that the tap lost so far, according to the file.
+    /// Number of packets that the tap lost so far, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.dropped(),
@@ -77,8 +77,8 @@ impl Format {
 }
 
 /// Detects the format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and returns
-/// the length of its file header. At most [`HEAD`] bytes are used, so that the result does not depend on the
-/// size of the source's reads.
+/// the length of its file header. At most [`HEAD`] bytes are used, so that the result does not depend on how
+/// many bytes each read returns.
 pub(super) fn format(
     name: &str,
     compression: Option<Compression>,

@@ -11,9 +11,9 @@
 //! the last eight bytes of the frame (`trailer`).
 //!
 //! Every format decodes slices of one buffer (`input`). The format is dispatched once per buffer and not once
-//! per packet, and the caller's sink is inlined into each format's loop. A format does not retain any bytes.
-//! Incomplete data stays in the buffer, so a capture yields the same frames regardless of the sizes of the
-//! source's reads.
+//! per packet, and the caller's sink is inlined into each format's loop. Decoders keep no bytes between
+//! calls. Incomplete data stays in the buffer, so a capture yields the same frames regardless of how many
+//! bytes each read of the source returns.
 
 mod compression;
 mod detect;
@@ -66,8 +66,8 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// Converts a number of <https://www.tcpdump.org/linktypes.html>; some systems write 12 or 14 instead of
-    /// 101.
+    /// Converts a link type number (<https://www.tcpdump.org/linktypes.html>). Some systems write 12 or 14
+    /// instead of 101 for raw IP.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -107,7 +107,7 @@ pub enum Timestamps {
     #[default]
     Header,
     /// In the last eight bytes of each frame, as written by libmoon: nanoseconds, then seconds, both u32
-    /// little endian. Frames without one are skipped and counted.
+    /// little endian. Frames without a timestamp are skipped and counted.
     Trailer,
 }
 

@@ -6,10 +6,10 @@
 //! | 8 | u32, the packet's identifier |
 //!
 //! Source: MoonGen, `lua/moonsniff-io.lua` (`struct mscap`) and `src/moonsniff.cpp`
-//! (<https://github.com/emmericp/MoonGen>). Timestamps of the Lua writer have their full width. The C++ writer
-//! (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its timestamps restart from zero every
-//! 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of 4.295 s between two packets cannot
-//! be distinguished from a shorter one.
+//! (<https://github.com/emmericp/MoonGen>). The Lua writer records full 64-bit timestamps. The C++ writer
+//! (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its timestamps restart from zero
+//! every 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of 4.295 s between two packets
+//! cannot be distinguished from a shorter one.
 
 use super::{Decoded, Fault, Frame, Interface, LinkType};
 
@@ -17,8 +17,8 @@ const RECORD: usize = 12;
 const WRAP: u64 = 1 << 32;
 /// Largest timestamp that can be read (the year 2262).
 const TIMESTAMP_MAX: u64 = i64::MAX as u64;
-/// Timestamps from this value on (the year 2033) do not identify a file without a matching name, because all
-/// text has larger values.
+/// Limit for detection without a matching name (the year 2033). Larger timestamps are not accepted as
+/// evidence of mscap, because text read as a timestamp always has a larger value.
 const PROBE_TIMESTAMP_MAX: u64 = 2_000_000_000_000_000_000;
 /// Number of records examined to detect the format.
 const PROBES: usize = 64;
@@ -102,8 +102,8 @@ impl Mscap {
         decoded
     }
 
-    /// Returns the timestamp plus the offset of all previous wraps. The sum cannot overflow: only 32-bit
-    /// timestamps are added to, and a wrap takes two records.
+    /// Returns the timestamp plus the offset of all previous wraps. The sum cannot overflow, because the
+    /// offset is added to 32-bit timestamps only, and each wrap requires two records.
     #[inline(always)]
     fn unwrap(&mut self, timestamp: u64) -> u64 {
         if timestamp >= WRAP {
@@ -113,7 +113,7 @@ impl Mscap {
             if self.last > timestamp + WRAP / 2 {
                 self.wrapped += WRAP;
             } else if timestamp > self.last + WRAP / 2 && self.wrapped > 0 {
-                // A late record from before the wrap.
+                // This record is out of order: its timestamp is from before the wrap.
                 self.wrapped -= WRAP;
             }
         }

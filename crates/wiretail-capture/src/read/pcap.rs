@@ -75,8 +75,8 @@ impl Pcap {
         let number = network & 0xffff;
         let fcs_len = if network & 0x0400_0000 != 0 { (network >> 28) * 2 } else { 0 };
         let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType(number))?;
-        // Some writers exceed the snap length of their file header, but never the maximum length of an IP
-        // packet.
+        // Some writers record frames longer than the snap length in their file header, but no longer than the
+        // maximum length of an IP packet.
         let caplen_max = snaplen.clamp(65_535, MAX_FRAME as u32);
         let resolution_ns = f64::from(tick_ns);
         let interfaces = [Interface { index: 0, name: None, link: Some(link), resolution_ns }];
@@ -115,7 +115,7 @@ impl Pcap {
         while let Some((header, rest)) = left.split_first_chunk::<RECORD_HEADER>() {
             let (seconds, ticks) = (word(header, 0), word(header, 4));
             let (caplen, wire_len) = (word(header, 8), word(header, 12));
-            // Empty records occur in a file that was preallocated and never closed.
+            // A file that was preallocated and never closed contains empty records.
             if caplen > self.caplen_max || ticks >= ticks_a_second || (caplen | wire_len) == 0 {
                 decoded.fault = Some(Fault::Damage(self.damage(caplen, ticks)));
                 break;

@@ -20,7 +20,7 @@ enum Ticks {
     Divide(u64),
     /// A tick is 2^-n s.
     Shift(u32),
-    /// A tick is so short that 64 bits of ticks are less than a nanosecond.
+    /// A tick is so short that even 2^64 ticks take less than a nanosecond.
     Nothing,
 }
 
@@ -197,8 +197,9 @@ impl Sections {
         Ok(())
     }
 
-    /// Returns the index of an interface in the file. Several sections result from concatenated files: an
-    /// interface with the same name, or at the same position without names, is the same interface.
+    /// Returns the index of an interface in the file. A file with several sections usually results from
+    /// concatenation. Interfaces of different sections are therefore treated as the same if they have the
+    /// same name or, if they have no names, the same position.
     fn index_of(&mut self, interface: Interface) -> u32 {
         let position = self.current.len();
         let is_taken = |index: u32| self.current.iter().any(|description| description.index == index);

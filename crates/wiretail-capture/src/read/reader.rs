@@ -128,8 +128,8 @@ impl CaptureReader {
         })
     }
 
-    /// Decodes the next buffer of frames (about 128 KiB) into `sink`. Returns `Ok(false)` at the end; that
-    /// call delivers no frame.
+    /// Decodes the next buffer of frames (about 128 KiB) into `sink`. Returns `Ok(false)` at the end, without
+    /// delivering a frame.
     ///
     /// A file that ends within a record or is damaged after intact frames is not an error: reading stops, and
     /// [`truncation`](Self::truncation) reports the offset and the reason.
@@ -207,7 +207,8 @@ impl CaptureReader {
         self.check_interface()
     }
 
-    /// Checks that the requested interface exists, which is only known at the end.
+    /// Checks that the requested interface exists. Interfaces may be described anywhere in the file, so this
+    /// is checked at the end.
     fn check_interface(&self) -> Result<(), CaptureError> {
         let Some(wanted) = &self.options.interface else { return Ok(()) };
         if self.interfaces().iter().any(|interface| wanted.is(interface)) {
@@ -253,7 +254,7 @@ impl CaptureReader {
     }
 
     /// Describes format, compression and link types for display: "pcap (ns, little endian), zstd, Ethernet".
-    /// pcapng and ERF describe their interfaces between the packets, so call this after reading packets.
+    /// In pcapng and ERF, interfaces are described between the packets, so call this after reading packets.
     pub fn description(&self) -> String {
         let mut text = self.format.describe();
         if let Some(compression) = self.compression {
@@ -393,7 +394,8 @@ mod tests {
     }
 
     proptest! {
-        /// The capture is the same for all sizes of the source's reads, whether complete or truncated.
+        /// The result does not depend on how many bytes each read of the source returns, for complete and for
+        /// truncated captures.
         #[test]
         fn read_sizes_do_not_matter(
             sizes in prop::collection::vec(1usize..400, 1..20),

@@ -16,8 +16,8 @@ pub struct Field {
     pub size: usize,
     /// Whether the value is sign-extended.
     pub signed: bool,
-    /// Whether the field contains the position of its content (`__data_loc`): the length in the upper 16
-    /// bits, the offset in the lower ones.
+    /// Whether the field contains the position of its content (`__data_loc`). The upper 16 bits hold the
+    /// content's length, the lower 16 bits its offset.
     pub dynamic: bool,
 }
 
@@ -66,8 +66,8 @@ pub struct PageFormat {
 }
 
 impl PageFormat {
-    /// Largest accepted page, in bytes: the kernel's sub-buffers have at most 2¹⁶ pages of 4 KiB, and its
-    /// count has 20 bits.
+    /// Largest accepted page, in bytes. The kernel allows sub-buffers of up to 2¹⁶ pages of 4 KiB, but the
+    /// page's byte count has only 20 bits.
     const PAGE_MAX: usize = 1 << 20;
 
     /// Parses `events/header_page`; returns a message about the first error.

@@ -21,7 +21,7 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// Number of header bits for the delta.
 const DELTA_BITS: u32 = 27;
-/// Highest bits, which absolute times do not contain.
+/// Mask of the five highest bits of a time, which absolute times do not contain.
 const TIME_HIGH: u64 = 0xf8 << 56;
 /// Flag in the count: records before this page were overwritten.
 const MISSED: u64 = 1 << 31;
@@ -131,8 +131,8 @@ impl Page {
                             continue;
                         }
                         _ => {
-                            // The length is in bytes, but records consist of whole words: a record of 5 bytes
-                            // takes 8.
+                            // The length is in bytes, but records are padded to whole words: a record of 5
+                            // bytes occupies 8 bytes.
                             let to = (start + 4).saturating_add((next as usize).next_multiple_of(4));
                             if next < 4 {
                                 return Err(cut());

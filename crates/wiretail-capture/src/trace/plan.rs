@@ -23,7 +23,7 @@ enum NameOf {
 /// A known event: its kind, and the fields used as its arguments.
 type Known = (&'static str, &'static str, Kind, &'static [&'static str], NameOf);
 
-/// All known events except those of `irq_vectors`, which are recognized by their last word.
+/// All known events except those of `irq_vectors`, which are recognized by the last word of their name.
 const KNOWN: &[Known] = &[
     ("irq", "irq_handler_entry", Kind::IrqEntry, &["irq"], NameOf::Field("name")),
     ("irq", "irq_handler_exit", Kind::IrqExit, &["irq", "ret"], NameOf::Nothing),
@@ -298,7 +298,7 @@ fn plan(event: &EventFormat, format: &Format, names: &mut Names) -> Option<Plan>
     Some(Plan { kind, bytes_min, pid: Place::of(pid), args, mask, name })
 }
 
-/// The addresses of a stack up to its end, which some kernels mark with all ones.
+/// The addresses of a stack up to its end. Some kernels mark the end with an address whose bits are all ones.
 fn addresses(record: &[u8], first: usize) -> Vec<u64> {
     let bytes = record.get(first..).unwrap_or_default();
     let words = bytes.chunks_exact(8).map(first_word);

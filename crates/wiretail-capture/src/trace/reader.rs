@@ -91,8 +91,8 @@ impl Trace {
     /// Reads all events, ordered by time, and by stream for equal times.
     ///
     /// # Errors
-    /// Returns an error if a file is missing, has a length other than in the document, or is invalid. All
-    /// events before the error have been visited.
+    /// Returns an error if a file is missing, does not have the length stated in the document, or is invalid.
+    /// All events before the error have been visited.
     pub fn read(&mut self, visit: impl FnMut(&Event)) -> Result<TraceEnd, TraceError> {
         let mut sources = Vec::new();
         for stream in &self.info.streams {
@@ -110,8 +110,8 @@ impl Trace {
         self.read_from(sources, visit)
     }
 
-    /// Like [`Trace::read`], from other sources than files: one for each stream of the document, in its
-    /// order.
+    /// Like [`Trace::read`], but from sources other than files: one source for each stream, in the order of
+    /// the document.
     ///
     /// # Errors
     /// Same as [`Trace::read`].
@@ -179,8 +179,8 @@ impl TraceNames for Trace {
         self.names.get_stack(number)
     }
 
-    /// Returns the last name in the trace or its document. The idle threads, which have number 0, are named
-    /// after their processor.
+    /// Returns the task's last name in the trace or its document. All idle threads have number 0 and are
+    /// named after their processor.
     fn task(&self, pid: i32) -> Option<&str> {
         self.names.get(*self.names.tasks.get(&pid)?)
     }

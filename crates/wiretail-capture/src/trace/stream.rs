@@ -32,7 +32,7 @@ pub(super) struct Stream<R> {
     source: R,
     format: PageFormat,
     buffer: Vec<u8>,
-    /// Number of bytes in the buffer; the next field is the offset of the current page.
+    /// Number of bytes in the buffer.
     filled: usize,
     page_at: usize,
     page: Option<Page>,

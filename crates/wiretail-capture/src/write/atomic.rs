@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::WriteError;
 
-/// A file that appears under its name when it is committed, and never if it is dropped before.
+/// A file that appears under its final name only when it is committed. If it is dropped first, no file
+/// appears.
 ///
 /// Writes are not buffered. The folder must exist. An existing file of the same name is replaced. If the name
 /// is a symbolic link, the link is replaced and not its target.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::WriteError;
 
-/// zstd's default level, which is faster than a tap delivers packets.
+/// zstd's default level. It compresses faster than a tap delivers packets.
 const LEVEL: i32 = 3;
 
 /// An open capture file.

@@ -1,9 +1,9 @@
 //! Writes a percentile distribution in HdrHistogram's text format (`.hgrm`).
 //!
-//! The text equals the output of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with five
-//! ticks per half distance and three decimals, which HdrHistogram's plotter and many other scripts read.
-//! HdrHistogram prints the upper end of each bucket. Here every value is exact, so the bucket figures are the
-//! number of distinct values and one value per bucket.
+//! The text equals the output of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with
+//! five ticks per half distance and three decimals, which HdrHistogram's plotter and many other scripts read.
+//! HdrHistogram prints the upper end of each bucket. Here every value is exact, so each distinct value has
+//! its own bucket: the printed number of buckets is the number of distinct values, with one value per bucket.
 
 use std::fmt::Write;
 
@@ -63,8 +63,8 @@ fn push_lines(text: &mut String, values: impl Iterator<Item = (i64, u64)>, count
 
 /// Formats a percentile as a share with twelve decimals, rounding halves up as Java does.
 ///
-/// Levels are sums of 20/2^n and exact in binary, but their shares are not. Rounding the shares would be off
-/// by one in the last decimal for exact halves.
+/// Levels are sums of 20/2^n, which are exact in binary, but shares are not. If the shares were rounded,
+/// exact halves would be off by one in the last decimal.
 fn share_text(level: f64) -> String {
     const ONE: u64 = 1_000_000_000_000;
     let share = (level * (ONE / 100) as f64).round() as u64;

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-/// Magic number of pcap with nanoseconds; pcap with microseconds has another magic number.
+/// Magic number of pcap with timestamps in ns.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 /// Longest frame that can be written, in bytes: the limit of readers (libpcap's `MAXIMUM_SNAPLEN`).
@@ -36,8 +36,8 @@ impl<W: Write> PcapWriter<W> {
         Self { sink, buffer }
     }
 
-    /// Adds a packet that was seen `ts_ns` ns after the epoch and had `wire_len` bytes, of which `frame`
-    /// contains the first ones.
+    /// Adds a packet of `wire_len` bytes that was seen `ts_ns` ns after the epoch. `frame` contains its first
+    /// bytes.
     ///
     /// Returns an error of kind `InvalidInput` for a timestamp before the epoch or 2^32 s after it, and for a
     /// frame longer than [`FRAME_LEN_MAX`] or than `wire_len`.

@@ -86,8 +86,8 @@ impl<W: Write> PcapngWriter<W> {
         Self { sink, buffer, spans: vec![None; interfaces.len()] }
     }
 
-    /// Adds a packet that an interface saw `ts_ns` ns after the epoch and that had `wire_len` bytes, of which
-    /// `frame` contains the first ones.
+    /// Adds a packet of `wire_len` bytes that an interface saw `ts_ns` ns after the epoch. `frame` contains
+    /// its first bytes.
     ///
     /// # Errors
     /// Returns an error of kind `InvalidInput` for a timestamp before the epoch, for a frame longer than

@@ -52,7 +52,8 @@ fn kernel_trace() {
             }
             let other = document[..200].to_vec();
             mutate(pages, &other, random);
-            // Record headers may be anywhere; all other parsing depends on the page's count.
+            // Record headers may be anywhere, so any byte is changed above. All other parsing depends on the
+            // page's count, so half of the changed pages also get a random count.
             if below(random, 2) == 0 {
                 continue;
             }

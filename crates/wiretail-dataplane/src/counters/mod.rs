@@ -11,8 +11,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Live counters of a packet loop: one thread writes them, any other thread can read them at any time.
 ///
-/// Aligned to two cache lines, because processors fetch lines in pairs. Changes of adjacent memory then do
-/// not slow down the writer.
+/// Aligned to two cache lines, because processors fetch lines in pairs. Without this alignment, changes of
+/// adjacent memory would slow down the writer.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SharedCounters {
@@ -26,7 +26,8 @@ pub struct SharedCounters {
     asked: AtomicBool,
 }
 
-/// Counter values at one moment. Each value is exact, but they may be inconsistent with each other.
+/// Counter values at one moment. Each value is exact, but values may have been read at slightly different
+/// times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CounterReading {
     /// Packets taken from the receiving port.
@@ -84,8 +85,8 @@ impl SharedCounters {
         self.asked.store(false, Ordering::Release);
     }
 
-    /// Publishes the writer's counts with plain stores: with a single writer, atomic increments are not
-    /// needed.
+    /// Publishes the writer's counts with plain stores. Atomic increments are not needed because there is
+    /// only one writer.
     #[inline]
     pub(crate) fn publish(&self, reading: &CounterReading) {
         self.received.store(reading.received, Ordering::Relaxed);

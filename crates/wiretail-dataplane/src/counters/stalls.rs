@@ -4,8 +4,8 @@
 
 use crate::sys::thread::preemptions;
 
-/// Minimum length of a stall in ns. Shorter gaps belong to the loop's own work. A timer interrupt takes about
-/// 10 µs of a virtual CPU, which is as long as the shortest relevant delays.
+/// Minimum length of a stall in ns. Shorter gaps are attributed to the loop's own work. For comparison, a
+/// timer interrupt occupies a virtual CPU for about 10 µs, and the shortest relevant delays are equally long.
 pub const STALL_NS: u64 = 5_000;
 
 /// Maximum number of stalls that are stored. Further stalls are only counted.
@@ -35,7 +35,7 @@ pub(crate) struct KeptStalls {
 impl KeptStalls {
     /// Creates an empty store for up to `room` stalls.
     pub(crate) fn with_room(room: usize) -> Self {
-        // Touches the memory, so that the loop causes no page faults.
+        // Touches the memory now to avoid page faults in the loop.
         let mut all = vec![Stall { start_ns: 1, duration_ns: 1, preempted: true }; room];
         all.clear();
         Self { all, room }

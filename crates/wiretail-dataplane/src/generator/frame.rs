@@ -63,8 +63,8 @@ pub struct LongSignature {
 }
 
 /// Reads the signature of a captured frame. `None` if the frame is not UDP over IPv4 without options, or not
-/// signed. `wire_len`, in bytes, distinguishes a short frame from a truncated one. For a truncated frame,
-/// only the id is returned.
+/// signed. `wire_len` is the length on the wire in bytes; it distinguishes short frames from truncated ones.
+/// For a truncated frame, only the id is returned.
 #[inline]
 pub fn read_signature(frame: &[u8], wire_len: u32) -> Option<Signature> {
     if !is_signed(frame) {
@@ -149,7 +149,7 @@ impl Template {
         &self.bytes
     }
 
-    /// Writes the variable fields of a packet into `frame`, a copy of [`Template::bytes`].
+    /// Writes the variable fields of a packet into `frame`, which must be a copy of [`Template::bytes`].
     #[inline]
     pub(crate) fn fill(&self, frame: &mut [u8], port_from: u16, id: u32, long: &LongSignature) {
         let frame = &mut frame[..self.bytes.len()];

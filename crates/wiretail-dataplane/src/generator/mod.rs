@@ -52,8 +52,8 @@ pub struct GeneratorReport {
     pub last_error: Option<i32>,
     /// Time from the intended departure until the packet is passed to the kernel.
     pub lateness: Histogram,
-    /// Duration of passing each batch to the kernel. A stall during this time counts as lateness of the
-    /// following packets, not of the packets of the batch.
+    /// Time that it takes to pass each batch to the kernel. A stall during this time is included in the
+    /// lateness of the following packets, but not of the packets in the batch.
     pub handover: Histogram,
     /// Planned time of the first departure, CLOCK_MONOTONIC in ns.
     pub start_ns: u64,
@@ -88,8 +88,8 @@ impl<P: TxPort> Generator<P> {
         Ok(Self { ports, plan, batch })
     }
 
-    /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits with
-    /// [`Pacing::Spin`]. Apply the [`Placement`](crate::placement::Placement) of the thread first.
+    /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits if the pacing
+    /// is [`Pacing::Spin`]. Apply the [`Placement`](crate::placement::Placement) of the thread first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);
@@ -121,7 +121,8 @@ impl<P: TxPort> Generator<P> {
     }
 }
 
-/// Sleeps until `due` or a stop request. Activity of other threads on the core is not a stall.
+/// Sleeps until `due` or a stop request. If other threads use the core during this time, no stall is
+/// recorded.
 fn sleep_towards(due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
     let mut now = monotonic_ns();
     while now < due && !stop.load(Ordering::Relaxed) {

@@ -13,8 +13,8 @@ use crate::generator::recording::Recording;
 /// Maximum rate in packets per second.
 pub const RATE_PPS_MAX: u64 = 100_000_000;
 
-/// What a load generator sends. It sends either streams that take turns, at times that follow a pattern, or a
-/// recording.
+/// What a load generator sends: either a recording, or streams that take turns, with departure times that
+/// follow a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratorPlan {
     /// The streams, at least one. They take turns packet by packet. Empty if there is a recording.
@@ -34,7 +34,7 @@ pub struct GeneratorPlan {
     pub start_ns: Option<u64>,
     /// How to wait for a departure.
     pub pacing: Pacing,
-    /// Packets that depart more than this many ns after the intended time count as late.
+    /// A packet is late if it departs more than this many ns after the intended time.
     pub late_limit_ns: u64,
     /// Id of the first packet. Generators in the same trial must use different ids.
     pub id_first: u32,
@@ -43,8 +43,8 @@ pub struct GeneratorPlan {
 /// How a load generator waits for a departure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// Read the clock continuously. Packets leave within tens of nanoseconds of their time, but no other
-    /// thread can use the core.
+    /// Read the clock continuously. Packets depart within tens of nanoseconds of the intended time, but no
+    /// other thread can use the core.
     #[default]
     Spin,
     /// Sleep until the departure, so that other threads can use the core. The kernel wakes the generator 10
@@ -67,8 +67,8 @@ pub struct Stream {
     pub sizes: Sizes,
 }
 
-/// Lengths of frames in bytes, without the frame check sequence of 4 bytes: a packet usually called a 64-byte
-/// packet has length 60.
+/// Lengths of frames in bytes, without the frame check sequence of 4 bytes. What is usually called a 64-byte
+/// packet therefore has length 60.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
     /// All frames have this length.

@@ -38,8 +38,8 @@ impl std::fmt::Debug for Recording {
 }
 
 impl Recording {
-    /// Adds a frame that was captured at `ts_ns`. A frame with an earlier timestamp than its predecessor
-    /// departs together with the predecessor, so that the order of frames is kept.
+    /// Adds a frame that was captured at `ts_ns`. If a frame has an earlier timestamp than the previous
+    /// frame, both depart at the same time, so that the order of frames is kept.
     ///
     /// # Errors
     /// Returns an error if the frame cannot be sent, or if the recording would exceed

@@ -35,8 +35,8 @@ pub struct InterferencePlan {
 
 impl InterferencePlan {
     /// Start times of all injections, in ns since the start of the plan, in order. A single kind is exactly
-    /// periodic. Times of several kinds vary by up to a quarter of the interval, to avoid synchrony with
-    /// evenly spaced packets.
+    /// periodic. With several kinds, times vary by up to a quarter of the interval, so that they are not
+    /// synchronized with evenly spaced packets.
     pub fn times(&self) -> Vec<(u64, InterferenceKind)> {
         let (every, kinds) = (self.every_ns, self.kinds.len());
         if every == 0 || kinds == 0 {

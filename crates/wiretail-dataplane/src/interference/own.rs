@@ -77,7 +77,7 @@ impl OwnInterference {
         self.thread = this_thread();
     }
 
-    /// Runs the next injection if its time has come. Its duration does not count as a stall.
+    /// Runs the next injection if its time has come. The injection is not recorded as a stall.
     #[inline]
     pub(crate) fn look(&mut self, stalls: &mut StallLog) {
         let (Some(&(after, kind)), Some(origin)) = (self.times.get(self.next), self.origin.get()) else {

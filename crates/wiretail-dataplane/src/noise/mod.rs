@@ -3,8 +3,8 @@
 //! ([`work`]), whose duration shows the speed of the core.
 //!
 //! Apart from reading the clock, which needs no system call on most kernels, the loop makes one system call
-//! after each gap to check whether the scheduler ran another thread. This call and the work count as
-//! unobserved time.
+//! after each gap to check whether the scheduler ran another thread. The times of this call and of the work
+//! are not part of the observed time.
 
 pub mod spin;
 pub mod work;
@@ -23,9 +23,9 @@ use crate::noise::spin::median;
 
 /// Default threshold for gaps, in ns: about thirty clock readings, and less than the shortest interrupt.
 pub const THRESHOLD_NS: u64 = 1_000;
-/// Maximum observation time of a loop with real-time priority between rests, in ns. Linux throttles a thread
-/// that exceeds `sched_rt_runtime_us` per second, and its fair server gives the core to waiting threads after
-/// 0.95 s.
+/// Maximum observation time of a loop with real-time priority between rests, in ns. Linux throttles a
+/// real-time thread that runs for more than `sched_rt_runtime_us` per second. In addition, the scheduler's
+/// fair server gives the core to waiting threads after 0.95 s.
 pub const WATCH_NS: u64 = 700_000_000;
 /// Duration of a rest, in ns. Other threads can use the core during this time.
 pub const REST_NS: u64 = 100_000_000;
@@ -92,7 +92,7 @@ impl NoiseLog {
         if !(1..=1_000_000).contains(&plan.threshold_ns) {
             return Err(plan_error("threshold of gaps in ns", plan.threshold_ns, "1 to 1,000,000"));
         }
-        // Touches the memory to avoid page faults in the loop, as for the stored gaps.
+        // Touches the memory now to avoid page faults in the loop, as for the stored gaps.
         let mut steps = vec![1; plan.threshold_ns as usize];
         steps.fill(0);
         let mut lengths = vec![[1; 2]; 64 * PARTS].into_boxed_slice();
@@ -120,7 +120,8 @@ impl NoiseLog {
         let mut random = Random::new(self.plan.seed);
         let mut pause_ns = || WORK_EVERY_NS[0] + random.below(WORK_EVERY_NS[1] - WORK_EVERY_NS[0]);
         let mut preemptions = Preemptions::begin();
-        // Warms up the caches and the branch predictor: the first run does not show the core's speed.
+        // The first run warms up the caches and the branch predictor, so its duration does not show the
+        // core's speed.
         work.run();
         self.from_ns = monotonic_ns();
         let end_ns = self.from_ns.saturating_add(self.plan.duration_ns);

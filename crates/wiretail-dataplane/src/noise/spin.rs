@@ -1,6 +1,6 @@
-//! A loop that only reads the clock, on a core whose events are traced. The gaps between readings are the
-//! total cost of the events, of which tracepoints cover only a part: under a hypervisor, most of the time of
-//! an interrupt passes before the first tracepoint.
+//! A loop that only reads the clock, on a core whose events are traced. The gaps between readings show the
+//! total cost of the events. Tracepoints cover only a part of this cost: under a hypervisor, most of an
+//! interrupt's time passes before the first tracepoint.
 //!
 //! [`interfere`] provokes events that are rare on an idle core, from another core.
 
@@ -50,7 +50,7 @@ pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
     if !(1..=1_000_000).contains(&plan.threshold_ns) {
         return Err(plan_error("threshold of a spin in ns", plan.threshold_ns, "1 to 1,000,000"));
     }
-    // Touches the memory, so that the loop causes no page faults.
+    // Touches the memory now to avoid page faults in the loop.
     let mut gaps = vec![Gap { from_ns: 1, to_ns: 1 }; GAPS_MAX];
     gaps.clear();
     let mut steps = vec![1; plan.threshold_ns as usize];

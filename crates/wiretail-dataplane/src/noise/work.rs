@@ -1,7 +1,7 @@
 //! A fixed amount of work whose duration shows the current speed of the core. Another hardware thread of the
 //! physical core, possibly of another virtual machine, can use the same execution units. A single chain of
-//! dependent operations would leave most units idle, and would therefore hardly slow down in this case. The
-//! work consists of several independent chains, which keep the units busy, as a text search in packets does.
+//! dependent operations leaves most units idle, so it would hardly slow down if they were shared. The work
+//! therefore consists of several independent chains, which keep the units busy like a text search in packets.
 
 use std::hint::black_box;
 
@@ -9,8 +9,8 @@ use std::hint::black_box;
 const LEN: usize = 12 << 10;
 /// Number of independent chains.
 const LANES: usize = 6;
-/// Number of passes over the text: 25 to 50 µs on processors of the 2020s, so that the time of a clock
-/// reading is negligible.
+/// Number of passes over the text. They take 25 to 50 µs on processors of the 2020s, so that the time of a
+/// clock reading is negligible.
 const PASSES: usize = 3;
 
 /// Memory of the work.

@@ -1,16 +1,16 @@
 //! Ports on AF_XDP sockets: an XDP program passes every received packet to the socket before the network
 //! stack sees it, and sent frames go directly to the driver.
 //!
-//! Placement of taps: taps on an interface do not see packets that an AF_XDP port receives on it, because the
-//! XDP program runs first. The ingress tap must be on the sender's end of the wire
+//! Placement of taps: if an AF_XDP port receives packets on an interface, taps on that interface do not see
+//! these packets, because the XDP program runs first. The ingress tap must be on the sender's end of the wire
 //! ([`Direction::Out`](crate::timestamper::Direction::Out)), and the load generator must send through the
 //! queueing discipline ([`TxPlan::qdisc_bypass`](crate::port::af_packet::TxPlan) false). Otherwise, the tap
 //! misses the frames of the generator. Packets sent by an AF_XDP port bypass the queueing discipline, so taps
 //! on the sending interface do not see them; a tap on the other end of the wire works as usual.
 //!
-//! Only one queue is supported. An interface with several receive queues spreads packets over all of them,
-//! and a port on one queue would lose the other packets to the network stack. Such interfaces are rejected;
-//! `ethtool -L` sets the number of queues.
+//! Only one queue is supported. An interface with several receive queues distributes packets to all of them.
+//! A port on one queue would miss the packets of the other queues, which enter the network stack. Such
+//! interfaces are rejected; `ethtool -L` sets the number of queues.
 
 use std::fmt;
 use std::io;
@@ -30,8 +30,8 @@ use crate::sys::xsk_rx::XskRx;
 use crate::sys::xsk_socket::{CHUNK_LEN, XskSocket};
 use crate::sys::xsk_tx::XskTx;
 
-/// Number of frames in flight. More than a batch, because on veth a frame is complete only when the other end
-/// has accepted it.
+/// Maximum number of frames in flight. It is larger than a batch, because on veth a frame is complete only
+/// when the other end has accepted it.
 const TX_SLOTS: usize = 2048;
 
 /// Number of entries of a ring that the kernel requires but that is not used.
@@ -41,7 +41,7 @@ const UNUSED_SLOTS: usize = 64;
 /// closed.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Requirements of programs in the kernel.
+/// Advice if a program cannot be loaded into the kernel.
 pub(crate) const NEEDS_BPF: &str =
     "needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_SYSCALL";
 
@@ -69,8 +69,8 @@ impl fmt::Display for XdpMode {
 /// An AF_XDP port for receiving.
 #[derive(Debug)]
 pub(crate) struct XdpRx {
-    // Must be dropped first: detaching the program makes packets pass to the network stack before their
-    // socket is closed.
+    // Must be dropped first. Detaching the program before the socket is closed lets packets pass to the
+    // network stack.
     _link: OwnedFd,
     ring: XskRx,
     mode: XdpMode,
@@ -300,7 +300,7 @@ impl TxPort for XdpTx {
         let mut since = None;
         loop {
             match self.ring.kick().map_err(|error| error.raw_os_error()) {
-                // The kernel requests another call, after 32 frames or for lack of memory.
+                // The kernel requests another call because it has sent 32 frames or lacks memory.
                 Ok(()) | Err(Some(libc::EAGAIN | libc::ENOBUFS)) => {}
                 // The driver has dropped a frame.
                 Err(Some(libc::EBUSY)) => {

@@ -1,4 +1,4 @@
-//! DPDK ports: NICs without the kernel, and DPDK's virtual devices on other interfaces. The loops are in
+//! DPDK ports: NICs that bypass the kernel, and DPDK's virtual devices on other interfaces. The loops are in
 //! `wiretail-dpdk-sys` and run to completion: packets received by one poll are sent immediately.
 //!
 //! Requires the feature `dpdk`. Without it, [`Eal::start`] returns an error that describes how to enable it.
@@ -21,8 +21,9 @@ const PATIENCE_NS: u64 = 1_000_000;
 /// Time limit for the link of a NIC, in ms.
 const LINK_WAIT_MS: u32 = 9_000;
 
-/// Slots of a net_af_packet ring, 2 KiB each: enough for a stall of 40 ms at 100 kpps. The driver's default
-/// of 512 overflows in a pause of 5 ms, and the driver does not count the lost packets.
+/// Number of slots of a net_af_packet ring, 2 KiB each. The ring holds the packets of a 40 ms stall at 100
+/// kpps. With the driver's default of 512 slots, the ring overflows after 5 ms, and the driver does not count
+/// the lost packets.
 const PACKET_SLOTS: usize = 4096;
 
 /// DPDK drivers for kernel interfaces.

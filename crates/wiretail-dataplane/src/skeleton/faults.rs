@@ -30,7 +30,8 @@ pub struct FaultPlan {
     pub seed: u64,
 }
 
-/// The faults of a trial. Packets are numbered from 0 in order of arrival; only signed packets count.
+/// The faults of a trial. Packets with a signature are numbered from 0 in order of arrival; other packets
+/// have no number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultSchedule {
     faults: Vec<(u64, Fault)>,
@@ -75,7 +76,7 @@ impl FaultSchedule {
             }
         }
         faults.sort_by_key(|(packet, _)| *packet);
-        // Leaves room for swaps: faults are at least two packets apart, and the last packet has none.
+        // To leave room for swaps, faults are at least two packets apart, and the last packet has no fault.
         let mut free_from = 0;
         faults.retain(|(packet, _)| {
             let free = *packet >= free_from && packet + 1 < options.packets;

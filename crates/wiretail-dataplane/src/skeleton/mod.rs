@@ -28,7 +28,7 @@ use crate::skeleton::path::ForwardingPath;
 pub const RING_SLOTS: usize = 8192;
 
 /// Number of iterations without a packet between clock readings. They take about 100 ns, much less than a
-/// stall. With a reading in every iteration, most packets would have to wait for the clock.
+/// stall. If the clock were read in every iteration, most packets would have to wait for the reading.
 const EMPTY_TURNS: u32 = 16;
 
 /// Interval at which a sleeping skeleton checks for requests.
@@ -82,7 +82,7 @@ pub struct SkeletonPlan {
     /// Number of slots of each receive ring, 2 KiB each; rounded up to a power of two.
     pub ring_slots: usize,
     /// Computing time per packet before it is sent, in ns, as in a network function. Time during which the
-    /// core is taken away does not count. Requires [`Release::Immediate`] without delays and faults.
+    /// core is taken away is not included. Requires [`Release::Immediate`] without delays and faults.
     pub work_ns: u64,
     /// Delay of packets in the first direction.
     pub delay: Option<Delay>,
@@ -187,9 +187,9 @@ impl Skeleton {
         Self { own: Some(own), ..self }
     }
 
-    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits with [`Wait::Spin`]. Apply
-    /// the [`Placement`](crate::placement::Placement) of the thread first. Packets received before the stop
-    /// are still sent.
+    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits if [`Wait::Spin`] is set.
+    /// Apply the [`Placement`](crate::placement::Placement) of the thread first. Packets received before the
+    /// stop are still sent.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.forwarding_paths {
             ForwardingPaths::Packet(forwarding_paths) => {
@@ -226,8 +226,7 @@ fn forward_all<R: RxPort, T: TxPort>(
             forwarding_paths.iter_mut().for_each(ForwardingPath::count_dropped);
             counters.answer(&reading(&forwarding_paths));
         }
-        // The clock is read after packets were forwarded, so that the reading delays only packets that are
-        // already waiting.
+        // The clock is read after packets were forwarded, so that the reading does not delay them.
         match taken {
             0 if blocks => {
                 await_packet(&forwarding_paths);

@@ -9,10 +9,10 @@ use crate::generator::frame::is_signed;
 use crate::port::{BATCH_MAX, RxPort, TxPort};
 use crate::skeleton::faults::{Fault, FaultSchedule};
 
-/// Threshold in ns. A held packet that is due within this time is sent before a new packet is taken. Sending
-/// a packet takes less time than this. Without this rule, if the delay is a multiple of the gap between
-/// packets, each delayed packet would wait for a packet that arrives at the same time, and its delay would
-/// not be the configured one.
+/// Threshold in ns. A held packet that is due within this time is sent before a new packet is taken. The
+/// threshold is longer than it takes to send a packet. Without this rule, if the delay is a multiple of the
+/// gap between packets, each held packet would wait for a packet that arrives when it is due, and would be
+/// delayed for too long.
 const DUE_SOON_NS: u64 = 3_000;
 
 /// One direction of the forwarder.

@@ -1,5 +1,6 @@
 //! A TPACKET_V3 receive ring. The kernel fills blocks with consecutive packets. A packet takes 152 bytes if
-//! the first 70 bytes of its frame are captured. A large ring holds a whole trial without being read.
+//! the first 70 bytes of its frame are captured. A large ring can hold all packets of a trial, so that it
+//! need not be read during the trial.
 
 use std::io;
 use std::sync::atomic::Ordering;

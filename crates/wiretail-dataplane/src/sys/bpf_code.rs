@@ -1,5 +1,5 @@
-//! An assembler for BPF programs (RFC 9669). The few short programs do not justify a dependency on a compiler
-//! and its library.
+//! An assembler for BPF programs (RFC 9669). The programs are few and short, so a dependency on a compiler
+//! and its library would not be justified.
 
 use std::os::fd::RawFd;
 

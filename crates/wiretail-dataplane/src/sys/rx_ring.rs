@@ -1,5 +1,5 @@
-//! A TPACKET_V2 receive ring: a status word shows each packet as soon as the kernel has copied it, without a
-//! system call. TPACKET_V3 passes on whole blocks only, when they are full or after a timeout.
+//! A TPACKET_V2 receive ring: a status word shows, without a system call, that the kernel has copied a
+//! packet. In contrast, TPACKET_V3 passes on only whole blocks, when they are full or after a timeout.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,7 +62,8 @@ impl RxRing {
             return None;
         }
         // The frame is still in the cache of the core that copied it. Prefetching it while the packet is
-        // examined and the kernel is entered saves about 30 of 1,450 ns on veth.
+        // examined and the kernel is entered reduces the time per packet on veth by about 30 ns, from 1,450
+        // ns.
         self.memory.prefetch(at + CACHE_LINE_LEN);
         self.memory.prefetch(at + 2 * CACHE_LINE_LEN);
         // SAFETY: a slot with this status belongs to this process until `release` changes the status, which

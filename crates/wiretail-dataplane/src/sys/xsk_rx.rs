@@ -99,7 +99,7 @@ impl XskRx {
         self.rx.set_consumer(self.tail as u32);
     }
 
-    /// Wakes NICs that write directly into chunks, which may be waiting for new ones.
+    /// Wakes the driver of a NIC that writes directly into chunks, because it may be waiting for free chunks.
     #[inline]
     fn wake(&self) {
         if self.zero_copy && self.fill.needs_wakeup() {

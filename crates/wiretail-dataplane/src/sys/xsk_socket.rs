@@ -67,8 +67,8 @@ impl XskSocket {
         self.get(libc::XDP_MMAP_OFFSETS)
     }
 
-    /// Binds to a queue of an interface, with zero copy if driver and kernel support it; see
-    /// [`XskSocket::is_zero_copy`].
+    /// Binds to a queue of an interface. Uses zero copy if the driver and the kernel support it, which
+    /// [`XskSocket::is_zero_copy`] reports.
     pub(crate) fn bind(&self, interface: u32, queue: u32) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,

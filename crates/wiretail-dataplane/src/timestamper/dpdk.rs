@@ -2,8 +2,8 @@
 //!
 //! Hardware timestamps are used if requested and supported by the NIC's driver. Their ticks are converted to
 //! CLOCK_REALTIME with readings of both clocks at the start and the end. Otherwise, each poll that finds
-//! packets reads CLOCK_REALTIME once, and all packets of the poll get this timestamp. It is late by up to one
-//! iteration of the loop and does not show gaps within a burst.
+//! packets reads CLOCK_REALTIME once, and all packets of the poll get this timestamp. Such a timestamp is
+//! late by up to one iteration of the loop, and packets that one poll finds together show no gaps.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -18,8 +18,8 @@ use crate::port::af_packet::{open_socket, port_error};
 use crate::sys::block_ring::{BLOCK_LEN, BlockRing, Timestamped, packets_a_block};
 use crate::sys::socket::PacketSocket;
 
-/// Default number of bytes to store per frame. The load generator's whole signature ends at byte 65, and up
-/// to 70 bytes need no more memory than 64.
+/// Default number of bytes to store per frame. The load generator's signature ends at byte 65. Storing 70
+/// bytes needs no more memory than storing 64.
 pub const SNAPLEN: u16 = 70;
 
 /// Default timeout, in ms, after which the kernel passes on a block that is not full.
@@ -96,8 +96,8 @@ pub struct RingPlan {
 }
 
 impl RingPlan {
-    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, which
-    /// counts only from its second tick.
+    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, because
+    /// the kernel closes a block only at the second expiry of its timer.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
     }
@@ -127,7 +127,7 @@ pub struct TapReport {
     pub packets: u64,
     /// Packets dropped because the ring was full: lost by the capture, not by the device under test.
     pub drops: u64,
-    /// Packets that the kernel counted but did not pass on in time. A trial is invalid if this is not 0.
+    /// Packets that the kernel counted but did not pass on in time. A trial is invalid if there are any.
     pub missing: u64,
     /// Packets, included in `packets`, with a timestamp from another source: the kernel timestamped them
     /// where it copied them, about 100 ns later, or the NIC did not timestamp them. They are passed on
@@ -210,8 +210,8 @@ impl Timestamper {
         self.taps.iter().map(Tap::report).collect()
     }
 
-    /// Passes all recorded packets to `sink`, as [`Timestamper::collect`] does, and returns the reports.
-    /// Counters restart afterwards. Must be called after traffic has stopped; waits up to half a second for
+    /// Passes all recorded packets to `sink`, as [`Timestamper::collect`] does, and returns the reports. The
+    /// counters are then reset to 0. Must be called after traffic has stopped; waits up to half a second for
     /// the last packets.
     pub fn drain(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
         let end = Instant::now() + self.patience;

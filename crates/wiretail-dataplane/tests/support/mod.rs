@@ -1,5 +1,6 @@
-//! A testbed that disappears with this process: two unnamed network namespaces, held by two child processes.
-//! These end when their standard input is closed, even if this process is killed.
+//! A testbed of two unnamed network namespaces that disappears when this process ends. Two child processes
+//! hold the namespaces. They exit when their standard input is closed, which also happens if this process is
+//! killed.
 //!
 //!     load: g0 ──► in0 :dut: out0 ──► s0 :load
 //!                   └ pre tap           └ post tap
@@ -141,12 +142,12 @@ pub struct Trial {
     pub generator_tx: TxPlan,
     /// Interface of the generator.
     pub generator_port: &'static str,
-    /// The generator sends with AF_XDP and ignores `generator_tx`.
+    /// Whether the generator sends with AF_XDP. It then ignores `generator_tx`.
     pub generator_xdp: bool,
-    /// The ingress tap is on the sender's end of the wire.
+    /// Whether the ingress tap is on the sender's end of the wire.
     pub tap_sender: bool,
     pub skeleton: SkeletonPlan,
-    /// DPDK's testpmd forwards instead of the skeleton, on packet sockets.
+    /// Whether DPDK's testpmd, on packet sockets, forwards instead of the skeleton.
     pub testpmd: bool,
     /// Directions of the forwarder, from interface to interface.
     pub ways: Vec<(&'static str, &'static str)>,
@@ -313,8 +314,8 @@ fn run_testpmd(
     let started = in_namespace(Some(bed.dut()), || command.spawn()).map_err(|error| error.to_string())?;
     let mut testpmd = started.map_err(|error| format!("dpdk-testpmd: {error}"))?;
     std::thread::sleep(Duration::from_secs(3));
-    // Real-time priority is not set earlier, because the kernel takes the core from a real-time thread that
-    // occupies it for a second.
+    // Real-time priority is not set earlier, because the kernel takes the core away from a real-time thread
+    // that runs for a second without a pause.
     if let Some(fifo) = trial.skeleton_place.fifo {
         bed.dut.run(&format!("chrt --all-tasks --fifo --pid {fifo} {}", testpmd.id()))?;
     }

@@ -138,7 +138,7 @@ impl SamplesWriter {
     }
 }
 
-/// Errors of the file system, such as a full disk or a removed folder, are reported as such and not as
+/// Reports errors of the file system, such as a full disk or a removed folder, as I/O errors instead of
 /// Parquet errors.
 fn parquet_error(path: &Path, source: ParquetError) -> WriteError {
     let path = path.to_owned();
@@ -179,7 +179,8 @@ fn properties<'a>(metadata: impl Iterator<Item = (&'a str, &'a str)>) -> Parquet
         .set_created_by(format!("wiretail {}", env!("CARGO_PKG_VERSION")))
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        // The page indices of all groups would be kept in memory until the end.
+        // The offset index is disabled because the page indices of all groups would be kept in memory until
+        // the end.
         .set_offset_index_disabled(true)
         .set_key_value_metadata(Some(metadata.collect()));
     for name in DELTA_ENCODED {

@@ -18,9 +18,9 @@ use crate::sys::socket::segment_datagrams;
 
 /// Computing time of a hog, in ns.
 const HOG_NS: u64 = 200_000;
-/// Number of pages that are unmapped one by one. Each page costs the device's core 5 to 10 µs. Between two
-/// pages, the unmapping core needs about the same time. A packet is delayed by more than 20 µs if the device
-/// takes long enough to process it.
+/// Number of pages that are unmapped one by one. Each unmapped page costs the device's core 5 to 10 µs, and
+/// the unmapping core needs about as long between two pages. A packet is thus delayed by more than 20 µs if
+/// the device takes long enough to process it.
 const PAGES: usize = 24;
 /// Number of consecutive barriers, chosen like [`PAGES`] so that packets are delayed by more than 20 µs.
 const BARRIERS: usize = 32;

@@ -17,7 +17,8 @@ use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::placement::Placement;
 
-/// Real-time priority of hogs and timers, above the device and all other real-time threads of a run.
+/// Real-time priority of hogs and timers. It is higher than that of the device and all other real-time
+/// threads of a run.
 const PRIORITY_HOG: u8 = 60;
 /// Time from readiness to the start of the plan, in ns. Timers are armed during this time.
 const LEAD_NS: u64 = 100_000_000;
@@ -49,8 +50,8 @@ impl<'scope> Injectors<'scope> {
     /// when all threads are ready. `stop` must be false and must not be used for other purposes.
     ///
     /// # Errors
-    /// Returns an error if a core is not allowed, real-time priority is not permitted, the plan needs more
-    /// timers than files can be open, or the kernel lacks membarrier or UDP_SEGMENT.
+    /// Returns an error if a core is not allowed, real-time priority is not permitted, the limit of open
+    /// files is too low for the plan's timers, or the kernel lacks membarrier or UDP_SEGMENT.
     pub fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         plan: &'scope InterferencePlan,
@@ -81,7 +82,7 @@ impl<'scope> Injectors<'scope> {
             }
         }
         drop(ready);
-        // A thread that panicked has sent nothing; `stop` propagates the panic.
+        // A thread that panicked does not report that it is ready; `stop` propagates the panic.
         let ready = others.iter().filter(|ready| *ready).count();
         if ready < injectors.threads.len() {
             return injectors.stop().and(Err(plan_error("number of injectors", ready, "one for each kind")));
