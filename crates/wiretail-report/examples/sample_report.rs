@@ -4,8 +4,8 @@
 //!
 //!     cargo run -p wiretail-report --example sample_report -- DIRECTORY [hostile]
 //!
-//! With `hostile`, all names from outside contain markup. The numbers come from a seeded generator and are
-//! computed from each other as in an analysis, so that tests can compare the page with `summary.json`.
+//! With `hostile`, all external names contain markup. The packets come from a seeded generator, and all other
+//! numbers are computed from them as in an analysis, so that tests can compare the page with `summary.json`.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Formats numbers for display: in a suitable unit, with four significant digits and a thin space as
 //! thousands separator.
 //!
-//! Every rounded number is also available unrounded: [`exact_ns`] for titles and tooltips, the CSV files and
-//! `summary.json` for programs.
+//! Every rounded number is also available unrounded: titles and tooltips use [`exact_ns`], and programs can
+//! read the CSV files and `summary.json`.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ pub fn first_of(names: &[String]) -> String {
 /// Formats a duration for running text, with three significant digits and no trailing zeros: "612 µs", "1.25
 /// ms".
 pub fn about(ns: f64) -> String {
-    // Rounds before choosing the unit: 999.6 µs is 1 ms, not 1 000 µs.
+    // The value is rounded before the unit is chosen, so that 999.6 µs becomes 1 ms and not 1 000 µs.
     let rounded: f64 = format!("{ns:.2e}").parse().unwrap_or(ns);
     let (size, unit) = time_unit(rounded.abs());
     format!("{}{SPACE}{unit}", trimmed(&digits(rounded / size, 3)))
@@ -140,7 +140,7 @@ pub fn digits(value: f64, significant: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }
-    // The exponent is taken after rounding: 0.99996 with four digits is 1.000, not 1.0000.
+    // The exponent is computed after rounding, so that 0.99996 with four digits is 1.000 and not 1.0000.
     let rounded = format!("{:.*e}", significant.saturating_sub(1), value);
     let magnitude: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     let decimals = (significant as i32 - 1 - magnitude).clamp(0, 12) as usize;
@@ -149,7 +149,7 @@ pub fn digits(value: f64, significant: usize) -> String {
 
 /// Formats a number without trailing zeros: "12.5", "99.999", "10 000".
 pub fn short(value: f64) -> String {
-    // Rounding to nine decimals hides binary representation errors such as 0.30000000000000004.
+    // Rounding to nine decimals hides errors of the binary representation, such as 0.30000000000000004.
     let text = format!("{:.9}", value.abs());
     let text = trimmed(&text);
     let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
@@ -159,7 +159,7 @@ pub fn short(value: f64) -> String {
 /// Formats a number with this many decimals and thousands separators. The labels of one axis share the number
 /// of decimals.
 pub fn fixed(value: f64, decimals: usize) -> String {
-    // These exceed the precision of a double or the width of a label.
+    // More decimals would exceed the precision of a double or the width of a label.
     if value.abs() >= 1e16 || decimals > 12 {
         return scientific(value, 4);
     }

@@ -1,9 +1,9 @@
 //! Writes HTML and SVG markup; no other module does.
 //!
-//! A [`Markup`] grows by whole elements. Names of elements and attributes are literals, and every text and
-//! attribute value is escaped by `Escaped`. A file name therefore cannot become markup, and callers cannot
-//! forget to escape. Scripts and styles are literals too. The only exception is data, which is JSON with `<`
-//! written as `\u003c`, so that it cannot close its element.
+//! Only whole elements are appended to a [`Markup`]. Names of elements and attributes are literals, and every
+//! text and attribute value is escaped by `Escaped`. A file name therefore cannot become markup, and callers
+//! cannot forget to escape. Scripts and styles are literals too. The only exception is embedded data. It is
+//! JSON with `<` written as `\u003c`, so that it cannot close its element.
 
 use std::fmt::{self, Display, Write};
 

@@ -1,5 +1,5 @@
-//! Whole pages and figures: names from outside never become markup, and unusual numbers do not stop the
-//! drawing.
+//! Tests of whole pages and figures: external names never become markup, and figures with unusual numbers are
+//! still drawn.
 
 use wiretail_schema::summary::Analysis;
 use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
@@ -49,7 +49,7 @@ fn hostile_names_add_no_element() {
     // Both samples have the same number of findings; they only differ in text.
     hostile.summary.findings.remove(0);
     let (tame, hostile) = (wiretail_report::report(&analysis(false)), wiretail_report::report(&hostile));
-    // The header repeats file names that are not in the title; both titles contain theirs.
+    // The header repeats file names only if the title does not contain them; here, both titles do.
     assert_eq!(elements(&tame), elements(&hostile));
     assert!(hostile.contains("&lt;img src=x onerror=alert(1)&gt;.pcap"));
     assert!(!hostile.contains("<img") && !hostile.contains("\"><script>"));
@@ -63,7 +63,7 @@ fn a_report_is_self_contained_and_small() {
     assert!(page.len() < 1_500_000, "{} bytes", page.len());
     for address in ["http:", "https:", "//cdn", "@import", "url("] {
         let found = page.matches(address).count();
-        // The SVG namespace is a name and is not loaded.
+        // The address of the SVG namespace is only a name; nothing is loaded from it.
         let names = page.matches("\"http://www.w3.org/2000/svg\"").count();
         assert_eq!(found, if address == "http:" { names } else { 0 }, "{address}");
     }
@@ -97,7 +97,7 @@ const PLAN: run::Plan<'_> = run::Plan {
     switched: false,
 };
 
-/// Devices behind a switch, with one of them in an invalid trial.
+/// Devices connected by a switch. The trial of one device is invalid.
 const SWITCHED: run::Plan<'_> = run::Plan {
     devices: &[("skeleton", Some(1)), ("suricata-fwd", None)],
     rates_kpps: &[10, 50],
@@ -179,8 +179,8 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
 #[test]
 fn devices_behind_a_switch_have_their_breakdown() {
     let page = run_page(&SWITCHED, false);
-    // Three distributions for both directions of each scenario, and the delay that all devices but the
-    // skeleton add to it.
+    // Each direction of each scenario has three distributions. All devices except the skeleton also have the
+    // delay that they add to it.
     let drawn = |id: &str| page.matches(&format!("data-figure=\"{id}")).count();
     assert_eq!((drawn("shares-"), drawn("added-")), (2 * 2 * 2, 2 * 2));
     assert_eq!(page.matches("<td>infrastructure</td>").count(), 2 * (8 - 1), "but of the failed trial");

@@ -1,5 +1,5 @@
-//! Breakdowns of a synthetic run behind a switch, the delay that devices add to the skeleton, and their
-//! ranks.
+//! Breakdowns of a synthetic run with a switch, the delay that devices add to that of the skeleton, and the
+//! ranks of the devices.
 
 use wiretail_schema::run::breakdown::{
     AddedDelay, Addition, Breakdown, BreakdownCurves, BreakdownDelays, TrialCurves,
@@ -8,7 +8,8 @@ use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// The whole delay equals the delay of the base. A third of it is in the devices, and more for longer delays.
+/// The total delay equals the delay of the base. The devices account for a third of it, and for more if the
+/// delay is long.
 pub fn divide(trial: &mut TrialRecord, base: &Summary, factor: f64) -> TrialCurves {
     let count = base.delay.count;
     // The body of its distribution, and its own tail.

@@ -7,8 +7,8 @@ use wiretail_schema::run::scenario::{RATE, Scenario};
 
 use super::run::Sample;
 
-/// The causes: kind, name, number of events in the trial, their length in ns, and number of the tail's
-/// packets that they delay.
+/// The causes. The fields are the kind, the name, the number of events in the trial, the length of an event
+/// in ns, and the number of packets in the tail that the events delay.
 const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
     (CauseKind::TlbShootdown, "", 480, 310_000, 31),
     (CauseKind::Timer, "", 7_530, 11_900, 60),
@@ -33,8 +33,8 @@ const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
 /// The median delay, in ns.
 const BASELINE: i64 = 9_600;
 
-/// Gives the first trials of a run an explanation each, and its first scenarios a comparison with untraced
-/// controls.
+/// Adds an explanation to each of the first trials of a run, and a comparison with untraced controls to its
+/// first scenarios.
 pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
     let traced: Vec<_> = sample.run.trials.iter().take(trials).collect();
     for (place, trial) in traced.iter().enumerate() {
@@ -67,7 +67,7 @@ pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
     }
 }
 
-/// The explanation of a trial. With `hostile`, every name from outside tries to become markup.
+/// The explanation of a trial. With `hostile`, every external name contains markup.
 pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
     let mut all = TrialExplanation {
         schema: EXPLANATION_SCHEMA.to_owned(),

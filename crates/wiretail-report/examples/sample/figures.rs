@@ -55,7 +55,7 @@ fn budgets(summary: &Summary, on: AxisName) -> Vec<ReferenceLine> {
     summary.verdicts.iter().map(line).collect()
 }
 
-/// All figures, in the order shown.
+/// All figures, in the order in which the page shows them.
 pub fn all(summary: &Summary, packets: &Packets) -> Vec<Figure> {
     vec![
         percentiles(summary, packets),
@@ -71,7 +71,7 @@ pub fn all(summary: &Summary, packets: &Packets) -> Vec<Figure> {
 fn percentiles(summary: &Summary, packets: &Packets) -> Figure {
     let mut sorted = packets.delay_ns.clone();
     sorted.sort_unstable();
-    // The percentiles of the tables, and thirty per nine between them to show the shape.
+    // The percentiles of the tables, and thirty more per nine in between, which show the shape of the curve.
     let mut wanted: Vec<f64> = summary.delay.percentiles.iter().map(|p| p.percentile).collect();
     wanted.extend((1..165).map(|i| ((1.0 - 10_f64.powf(-f64::from(i) / 30.0)) * 1e9).round() / 1e7));
     wanted.sort_by(f64::total_cmp);

@@ -29,7 +29,7 @@ fn normal(random: &mut Random) -> f64 {
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// Delays of a forwarder: a body, a bend due to interrupts, and periodic interference.
+/// Delays of a forwarder, with a body, a bend caused by interrupts, and periodic interference.
 fn packets(seed: u64) -> Packets {
     let mut random = Random::new(seed);
     let slower = if seed == 1 { 1.0 } else { 1.25 };
@@ -53,7 +53,7 @@ fn packets(seed: u64) -> Packets {
     Packets { pre_ns, delay_ns }
 }
 
-/// Nearest-rank percentiles, with the ranks of their intervals from the normal approximation.
+/// Nearest-rank percentiles. The ranks of their confidence intervals come from the normal approximation.
 pub fn percentiles(sorted: &[i64], wanted: &[f64]) -> Vec<Percentile> {
     let n = sorted.len() as f64;
     let rank = |r: f64| (r.ceil().max(1.0) as usize).min(sorted.len()) - 1;

@@ -1,4 +1,5 @@
-//! A synthetic run with trials in every state, whose numbers come from one summary, scaled by their load.
+//! A synthetic run with trials in every state. The numbers of all trials come from one summary and are scaled
+//! by the load.
 
 use serde_json::json;
 use wiretail_schema::causes::ExplainedTrial;
@@ -30,7 +31,7 @@ pub struct Plan<'a> {
     pub stretch: i64,
     /// Whether a trial also has a return path.
     pub back: bool,
-    /// Whether the devices are behind a switch, so that the delay has a breakdown.
+    /// Whether the devices are connected by a switch, which makes a breakdown of the delay possible.
     pub switched: bool,
 }
 
@@ -45,7 +46,7 @@ pub struct Sample {
     pub curves: Vec<TrialCurves>,
     /// Delay that its devices add to the skeleton.
     pub additions: Vec<Addition>,
-    /// Causes of the worst packets' delay in its traced trials.
+    /// What delayed the worst packets in its traced trials.
     pub explanations: Vec<ExplainedTrial>,
     /// Overhead of tracing the trials.
     pub overheads: Vec<Overhead>,
@@ -68,7 +69,7 @@ impl Sample {
     }
 }
 
-/// A run and its results. With `hostile`, all names from outside contain markup.
+/// A run and its results. With `hostile`, all external names contain markup.
 pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> Sample {
     let mut run = empty(hostile);
     let mut results = Vec::new();
@@ -269,7 +270,8 @@ fn spoil(trial: &mut TrialRecord) {
     }];
 }
 
-/// The numbers with all delays `factor` times as long, a share of packets lost, and time stretched.
+/// Returns the numbers with all delays multiplied by `factor`, a share of the packets lost, and the time
+/// stretched.
 fn stretched(base: &Summary, factor: f64, loss: f64, time: i64) -> Summary {
     let mut summary = base.clone();
     let longer = |ns: i64| (ns as f64 * factor) as i64;

@@ -1,4 +1,4 @@
-//! Cells, rows and tables, from which all tables of the pages are built.
+//! Cells, rows and tables. All tables of the pages are built from them.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -157,13 +157,12 @@ fn row_cells(m: &mut Markup, row: Vec<Cell>) {
     }
 }
 
-/// A color swatch next to the name of what is drawn in that color.
+/// A color swatch and the name of the curve or cause that is drawn in this color.
 pub fn swatch(m: &mut Markup, class: &str) {
     m.tag("span").class(format_args!("swatch {class}")).attr("aria-hidden", true).text("");
 }
 
-/// Returns a path as a relative address: it starts with `./`, and all but plain characters are
-/// percent-encoded.
+/// Returns a path as a relative address. It starts with `./`, and all special characters are percent-encoded.
 pub fn address(path: &str) -> String {
     let mut address = String::from("./");
     for byte in path.bytes() {
@@ -177,7 +176,7 @@ pub fn address(path: &str) -> String {
     address
 }
 
-/// Column headings from literals.
+/// Returns column headings.
 pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] {
     names.map(Cow::Borrowed)
 }

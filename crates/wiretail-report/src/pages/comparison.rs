@@ -1,5 +1,5 @@
-//! Several results side by side: their key numbers, their percentile plots in one figure, and the differences
-//! that the caller computed.
+//! Shows several results side by side. The page contains their key numbers, their percentile plots in one
+//! figure, and the differences that the caller computed.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub enum Change {
     Better,
     /// No difference beyond the tolerance.
     Same,
-    /// The data is consistent with more than one of the other verdicts.
+    /// The data does not allow a choice between the other verdicts.
     Unclear,
     /// Worse than the first result, with confidence.
     Worse,
@@ -121,8 +121,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The largest delay covers all percentiles beyond the second-largest one, so it is drawn
-/// above the last share below 100 %.
+/// A result's curve. The largest delay is the value of all percentiles beyond that of the second-largest
+/// delay, so it is drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);
@@ -190,7 +190,7 @@ fn percentile(summary: &Summary, wanted: f64) -> Cell {
     }
 }
 
-/// A percentile with its confidence interval as tooltip; drawn weak if it is not supported.
+/// A percentile with its confidence interval as a tooltip. It is drawn faint if too few packets support it.
 pub fn percentile_cell(p: &Percentile) -> Cell {
     let high = p.high_ns.map_or("open".to_owned(), format::exact_ns);
     let interval =

@@ -1,4 +1,4 @@
-//! The documents, each in a folder or file, and the tables that they share.
+//! The documents, one module each, and the tables that they share.
 
 pub mod cells;
 pub mod comparison;

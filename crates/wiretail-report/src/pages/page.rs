@@ -1,4 +1,4 @@
-//! The parts shared by all documents: the page itself, sections, answers, tiles and figures.
+//! Parts that all documents share: the page itself, sections, answers, tiles and figures.
 
 use wiretail_schema::summary::figure::Figure;
 
@@ -47,8 +47,8 @@ pub fn section(m: &mut Markup, id: &'static str, heading: &str, content: impl Fn
     m.line();
 }
 
-/// An answer that must be noticed: its class, sign and word, its subject, the reason, and the data it is
-/// based on.
+/// A prominent answer, with its class, sign and word, its subject, the reason, and the data that it is based
+/// on.
 pub fn answer(
     m: &mut Markup,
     (class, sign, word): (&'static str, &str, &str),

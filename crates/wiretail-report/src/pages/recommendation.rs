@@ -1,5 +1,5 @@
-//! The page of recommendations: the state of each one and its evidence, and latency, security and resources
-//! of each deployment.
+//! The page of recommendations. It shows the state and evidence of each recommendation, and the latency,
+//! security and resources of each deployment.
 
 use wiretail_schema::host::recommendation::{
     DelayOf, Evidence, Matrix, MatrixRow, NextStep, Origin, RateOf, Recommendation, Recommendations, Stand,
@@ -11,7 +11,7 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::page::{self, answer, section};
 
-/// Number of loads per deployment in the table of latencies; the document contains all of them.
+/// Number of loads per deployment in the table of latencies. The document contains all loads.
 const LOADS: usize = 12;
 
 /// Renders the page, which includes the document.
@@ -86,7 +86,7 @@ fn steps(m: &mut Markup, steps: &[NextStep]) {
     table(m, "What to do next", &head(["for", "command or setting"]), steps.iter().map(row));
 }
 
-/// Statements, each with its subject if any of them has one.
+/// Statements. If any statement has a subject, each is shown with its subject.
 fn facts(m: &mut Markup, caption: &str, all: Vec<(String, &Evidence)>) {
     if all.is_empty() {
         return;
@@ -244,7 +244,8 @@ fn from(origin: &Origin) -> String {
     }
 }
 
-/// Names of the trials: numbers if there are few, else only how many.
+/// Describes the trials. If there are only a few, their numbers are listed; otherwise, only their count is
+/// given.
 fn trials(all: &[TrialsOf]) -> String {
     let numbers = |of: &TrialsOf| match of.trials.len() {
         0..=6 => of.trials.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),

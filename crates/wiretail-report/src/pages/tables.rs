@@ -10,7 +10,7 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page::section;
 
-/// Rows in the table of worst packets; the CSV and `summary.json` contain all of them.
+/// Number of rows in the table of worst packets. The CSV file and `summary.json` contain all worst packets.
 const WORST_SHOWN: usize = 50;
 /// Number of events of one kind that are listed.
 const EVENTS_SHOWN: usize = 50;
@@ -20,13 +20,14 @@ pub fn above(percentile: f64, count: u64) -> String {
     let expected = count as f64 * (100.0 - percentile) / 100.0;
     match expected {
         e if e >= 100.0 => format::count(e.round() as u64),
-        // Rounded to 10 it would look supported. The margin covers the error of binary fractions.
+        // If the value were rounded up to 10, the percentile would look supported. The margin covers the
+        // error of binary fractions.
         e if (9.99..10.0 - 1e-6).contains(&e) => "9.99".to_owned(),
         e => format::short(format!("{e:.2e}").parse().unwrap_or(e)),
     }
 }
 
-/// Formats a confidence interval; without an upper bound it is open.
+/// Formats a confidence interval. The interval is open if it has no upper bound.
 pub fn interval(p: &Percentile) -> String {
     let low = format::duration(p.low_ns as f64);
     match p.high_ns {

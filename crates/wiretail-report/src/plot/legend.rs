@@ -7,7 +7,7 @@ use crate::plot::marks::{n, shape};
 use crate::plot::{path, text};
 
 const ROW: f64 = 18.0;
-/// Width of the sample left of a text, including its gap.
+/// Width of the sample to the left of a text, including the gap between them.
 const SAMPLE: f64 = 28.0;
 /// Horizontal gap between two entries.
 const GAP: f64 = 20.0;

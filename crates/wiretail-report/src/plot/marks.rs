@@ -64,8 +64,8 @@ pub fn line(spots: &[Option<Spot>]) -> Paths {
 }
 
 /// A step line that holds each value until the next point. The last value is held for as long as the one
-/// before, but not beyond `right`. No value is held for longer than `longest`: a larger distance means that
-/// intervals without packets were left out, so the line is interrupted.
+/// before, but not beyond `right`. If the distance to the next point exceeds `longest`, intervals without
+/// packets were left out, and the line is interrupted.
 pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     let mut paths = Paths::default();
     let mut open = None;
@@ -91,7 +91,8 @@ pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     paths
 }
 
-/// Smallest distance between neighbors, which is the distance if no point is missing.
+/// Smallest distance between neighboring points. This is the regular distance, because some points may be
+/// missing.
 pub fn spacing(spots: &[Option<Spot>]) -> f64 {
     let pairs = spots.windows(2).filter_map(|pair| Some(pair[1]?.x - pair[0]?.x));
     pairs.fold(f64::INFINITY, f64::min)
@@ -112,7 +113,8 @@ pub fn points(spots: &[Option<Spot>]) -> Paths {
     paths
 }
 
-/// Bars upwards from the axis. If several bars fall into the same half unit, only the highest is drawn.
+/// Bars that extend upwards from the axis. If several bars fall into the same half unit, only the highest is
+/// drawn.
 pub fn bars(series: &Series, x: &Ruler, y: &Ruler) -> String {
     let width = series.bar_width.unwrap_or(0.0);
     let base = y.clamped(0.0);
@@ -132,9 +134,9 @@ pub fn bars(series: &Series, x: &Ruler, y: &Ruler) -> String {
     path
 }
 
-/// The area between the bounds of the confidence interval, as two paths: points with a known upper bound, and
-/// points without one, whose area extends to the end of `y`. With `stepped`, each bound holds until the next
-/// point, as the curve does.
+/// The area between the bounds of the confidence interval, as two paths. The first path covers the points
+/// with a known upper bound. The second covers the points without one; its area extends to the end of `y`.
+/// With `stepped`, each bound is held until the next point, as in the curve.
 pub fn band(series: &Series, x: &Ruler, y: &Ruler, stepped: bool) -> (String, String) {
     let count = length(series).min(series.low.len()).min(series.high.len());
     let place = |i: usize| {

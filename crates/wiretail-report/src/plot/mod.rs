@@ -55,7 +55,7 @@ pub struct Plot<'a> {
     empty: bool,
 }
 
-/// Number of colors. Further curves reuse the colors from the first one on, with another shape.
+/// Number of colors. Further curves reuse the colors, starting with the first, but have another shape.
 const COLOURS: usize = 6;
 const HEAD: f64 = 26.0;
 
@@ -71,14 +71,16 @@ impl<'a> Plot<'a> {
         let above = if figure.mark == Mark::Point { raised(&figure.y, y_reach) } else { y_reach };
         let mut y_domain = scale::domain(&figure.y, above, from_zero(figure, y_reach), true);
         if figure.y.scale == Scale::Log && figure.y.unit == Unit::Packets {
-            // A single packet must be visible and distinguishable from zero, which lies on the axis.
+            // A single packet must be visible, and distinguishable from zero packets, which are drawn on the
+            // axis.
             y_domain.low = y_reach.low * 0.6;
         }
 
         let labels = legend_labels(figure, y_domain);
         let legend = Legend::new(figure, &labels, width - 80.0);
         let two_rows = figure.x.scale == Scale::Nines;
-        // The legend goes next to the vertical axis' name if there is room, else into rows of its own.
+        // The legend is placed next to the name of the vertical axis if there is room, and in separate rows
+        // otherwise.
         let beside = legend.fits(width - 60.0 - legend::text_width(&figure.y.label) * 1.6);
         let top = HEAD + if beside { 0.0 } else { legend.height() };
         let bottom = height - if two_rows { 58.0 } else { 44.0 };
@@ -218,8 +220,8 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Whether two curves coincide for most of their length, as the rates of both taps do. The first one is
-    /// then drawn wider, so that it is visible under the second.
+    /// Whether two curves coincide for most of their length, like the rates of both taps. The first curve is
+    /// then drawn wider, so that it is visible below the second.
     fn coincide(&self) -> bool {
         let [first, second] = self.figure.series.as_slice() else { return false };
         let close = |ruler: &Ruler, a: f64, b: f64| (ruler.clamped(a) - ruler.clamped(b)).abs() < 1.5;
@@ -241,7 +243,8 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Draws reference lines with their labels; a line beyond the axis becomes a note at the axis' end.
+    /// Draws reference lines with their labels. For a line beyond the end of the axis, a note is placed there
+    /// instead.
     fn lines(&self, m: &mut Markup) {
         let mut lines: Vec<&ReferenceLine> = self.figure.lines.iter().collect();
         lines.sort_by(|a, b| b.value.total_cmp(&a.value));
@@ -364,8 +367,8 @@ fn extents(figure: &Figure) -> Option<(Extent, Extent)> {
     Some((Extent::of(x_values.into_iter(), xs)?, Extent::of(y_values.into_iter(), ys)?))
 }
 
-/// Where the last step ends. The last step is as long as the one before; for time series, which omit
-/// intervals without packets, it is as long as the shortest step.
+/// Position at which the last step ends. The last step is as long as the one before. Time series omit
+/// intervals without packets, so their last step is as long as the shortest step.
 fn step_end(figure: &Figure, x: &[f64]) -> Option<f64> {
     let (Mark::Step, [.., before, last]) = (figure.mark, x) else { return None };
     let shortest = x.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
@@ -402,7 +405,7 @@ fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
 /// Curves with at most this many points get larger dots.
 const SPARSE: usize = 100;
 
-/// Points need a margin at the ends of the axis, lines do not.
+/// Points need a margin at the ends of the axis, but lines do not.
 fn pad(figure: &Figure, extent: Extent) -> Extent {
     if figure.mark != Mark::Point || figure.x.scale != Scale::Linear {
         return extent;

@@ -8,7 +8,7 @@ use crate::format;
 pub struct Tick {
     /// Value in the axis' own unit.
     pub value: f64,
-    /// Label in the displayed unit.
+    /// Label, in the displayed unit.
     pub label: String,
     /// Second label below the first one: "1 in 1 000" below "99.9 %".
     pub below: Option<String>,
@@ -86,7 +86,7 @@ impl Ruler {
         Some(self.start + share * (self.end - self.start))
     }
 
-    /// Like `at`, but limited to the axis; values that the scale cannot show are at the lower end.
+    /// Like `at`, but limited to the axis. Values that the scale cannot show are placed at the lower end.
     pub fn clamped(&self, value: f64) -> f64 {
         let (low, high) = (self.start.min(self.end), self.start.max(self.end));
         self.at(value).map_or(self.start, |at| at.clamp(low, high))
@@ -100,8 +100,8 @@ impl Ruler {
     }
 }
 
-/// The domain of an axis that shows `extent`: rounded outwards if `round`, and starting at zero if
-/// `from_zero` and the scale has a zero.
+/// The domain of an axis that shows `extent`. It is rounded outwards if `round` is set. It starts at zero if
+/// `from_zero` is set and the scale has a zero.
 pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Extent {
     let Extent { mut low, mut high } = extent;
     match axis.scale {
@@ -289,7 +289,8 @@ fn round_log(value: f64, upwards: bool) -> f64 {
     }
 }
 
-/// Returns the double closest to `digit` times ten to the `exponent`: 0.3 and not 3 · 0.1.
+/// Returns the double closest to `digit` times ten to the `exponent`. For example, it returns 0.3, which
+/// differs from 3 · 0.1.
 fn decimal(digit: u32, exponent: i32) -> f64 {
     format!("{digit}e{exponent}").parse().expect("a digit and an exponent are a number")
 }
@@ -339,10 +340,11 @@ mod tests {
         assert_eq!(shown, ["1 µs", "10 µs", "100 µs", "1 ms"]);
         assert_eq!(all.minor.len(), 24);
         assert!(all.minor.contains(&30_000.0));
-        // Twelve decades on 300 units: every third one is labeled, the others only get lines.
+        // With twelve decades on 300 units, every third decade has a label and the others have only lines.
         let wide = ticks(&ns, Extent { low: 1.0, high: 1e12 }, 300.0, 60.0);
         assert_eq!(wide.major.len(), 5);
-        // Less than a decade: evenly spaced ticks in one unit, even on a logarithmic axis.
+        // If the range is less than a decade, the ticks are evenly spaced and share one unit, even on a
+        // logarithmic axis.
         assert_eq!(
             labels(&ns, 12_000.0, 18_000.0, 300.0),
             (["12", "14", "16", "18"].map(String::from).to_vec(), "µs")
@@ -371,7 +373,7 @@ mod tests {
             (found.low, found.high)
         };
         assert_eq!(rounded(61_000.0, 84_000.0), (60_000.0, 85_000.0));
-        // A decade and more keeps powers of ten; so does an end that would become zero.
+        // Powers of ten are kept if the range is a decade or more, or if an end would become zero.
         assert_eq!(rounded(61_000.0, 840_000.0), (50_000.0, 1_000_000.0));
         assert_eq!(rounded(11.0, 80.0), (10.0, 80.0));
     }

@@ -1,4 +1,4 @@
-//! The energy section of the run page: its content, the cases without it, and names from outside.
+//! The energy section of the run page: its content, the runs that do not have it, and external names.
 
 use wiretail_schema::run::SettingRecord;
 use wiretail_schema::run::energy::*;

@@ -1,4 +1,4 @@
-//! The page of a traced trial and its sentences: sums, names from outside, and missing data.
+//! The page of a traced trial and its sentences: sums, external names, and missing data.
 
 use wiretail_report::{ExplanationPage, cause_name, explanation, format, headline, sentence};
 use wiretail_schema::causes::{CauseKind, Certainty, PacketExplanation, Part, TrialExplanation};
@@ -57,7 +57,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
     assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs above the median: 612 µs TLB"));
     packet.delay_ns = 635_200;
 
-    // A part behind another packet; the idle task has no name of its own.
+    // One part is the wait behind another packet. The idle task has no name of its own.
     packet.parts[1].queued = true;
     packet.parts.push(part(burst, 5_000, Certainty::Observed, None, true));
     packet.parts[0].sender = Some(2);
@@ -75,7 +75,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
         ": 600 µs core paused (hypervisor), 24.9 µs queued behind a packet delayed by: core paused"
     ));
 
-    // With many causes, the small ones are counted.
+    // If there are many causes, the small ones are only counted.
     packet.parts =
         (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
     let said = seen(&sentence(&all, &packet));
@@ -145,7 +145,8 @@ fn a_page_shows_all_sections() {
     for row in &all.causes {
         assert!(page.contains(&cause_name(row).replace('\'', "&#39;")), "{row:?}");
     }
-    // Fifty incidents, ten of them open. Packets without events have a sentence but no drawing.
+    // The page has fifty incidents, of which ten are unfolded. Packets without events have a sentence but no
+    // drawing.
     assert_eq!(page.matches("<p class=\"said\">").count(), 50);
     let folded = page.find("40 more incidents</summary>").expect("the others are folded");
     assert_eq!(page[..folded].matches("<p class=\"said\">").count(), 10);
@@ -184,7 +185,7 @@ fn bars_add_up() {
     let bars: Vec<&str> = page.split("class=\"stack tips\"").skip(1).collect();
     assert_eq!(bars.len(), 2);
     for bar in bars {
-        // Only pieces are spans; their textures are not.
+        // Only the pieces of a bar are `span` elements; their textures are not.
         let bar = &bar[..bar.find("</div>").expect("it ends")];
         let pieces = bar.split("<span").skip(1);
         let widths = pieces.map(|piece| piece.split("width:").nth(1).expect("a width"));

@@ -13,7 +13,7 @@ use crate::plot::legend;
 const WIDTH: f64 = 940.0;
 /// Pieces of a bar that are narrower than this have no label.
 const LABELLED: f64 = 0.06;
-/// Narrower pieces are merged into a single piece.
+/// Pieces that are narrower than this are merged into a single piece.
 const SMALLEST: f64 = 0.002;
 
 /// Excess delay of a set of packets by cause.
@@ -34,7 +34,8 @@ impl Breakdown {
         }
     }
 
-    /// Breakdown of single packets: the sum of their parts, and the unexplained rest of their excess delay.
+    /// Breakdown of individual packets, with the sum of their parts and the unexplained rest of their excess
+    /// delay.
     pub fn of_packets(explanation: &TrialExplanation, packets: &[PacketExplanation]) -> Self {
         let mut causes = vec![[0; 3]; explanation.causes.len()];
         let mut unknown_ns = 0;
@@ -87,8 +88,8 @@ pub fn place(certainty: Certainty) -> usize {
 /// Names of the certainties, indexed by [`place`].
 pub const CERTAINTIES: [&str; 3] = ["observed", "modelled", "inferred"];
 
-/// The CSS class with a cause's color. The color depends on its kind; further causes of the same kind get
-/// another shade.
+/// The CSS class with a cause's color. The color depends on the kind of the cause. If several causes have the
+/// same kind, each gets its own shade.
 pub fn colour(causes: &[CauseRow], cause: usize) -> String {
     let Some(row) = causes.get(cause) else { return "k-unknown".to_owned() };
     let before = causes[..cause].iter().filter(|other| other.kind == row.kind).count();
@@ -193,7 +194,7 @@ fn amount(shares: &Breakdown, ns: u64) -> String {
     format!("{}, {} of the excess delay", format::duration(ns as f64), percent(shares.share(ns)))
 }
 
-/// The bar as text, for screen readers.
+/// Describes the bar in words, for screen readers.
 fn spoken(causes: &[CauseRow], shares: &Breakdown) -> String {
     let of = |cause: usize| {
         format!("{} {}", cause_name(&causes[cause]), percent(shares.share(shares.of_cause(cause))))

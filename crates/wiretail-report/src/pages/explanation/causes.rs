@@ -11,9 +11,9 @@ use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::explanation::breakdown::{Breakdown, colour};
 use crate::pages::page;
 
-/// Percentiles in the table; the first available one ranks the causes. 100 is the maximum.
+/// Percentiles in the table. The causes are ranked by the first one that is available. 100 means the maximum.
 const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
-/// Mitigations of causes with a smaller share of the tail are folded.
+/// If a cause has a smaller share of the tail than this, its mitigations are folded.
 const OPEN_SHARE: f64 = 0.02;
 
 pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
@@ -48,7 +48,7 @@ fn shown(explanation: &TrialExplanation) -> Vec<usize> {
     SHOWN.iter().filter_map(place).collect()
 }
 
-/// The percentile that ranks the causes: the first available one of `SHOWN`.
+/// The percentile by which the causes are ranked, which is the first available one of `SHOWN`.
 fn rank_by(explanation: &TrialExplanation) -> Option<&PercentileValue> {
     shown(explanation).first().map(|&place| &explanation.percentiles[place])
 }
@@ -91,7 +91,7 @@ fn columns(explanation: &TrialExplanation) -> Vec<std::borrow::Cow<'static, str>
     names
 }
 
-/// Whether packets queued behind others that a cause had delayed.
+/// Whether packets waited behind other packets that a cause had delayed.
 fn queued(explanation: &TrialExplanation) -> bool {
     explanation.causes.iter().any(|row| row.tail_queued_ns > 0)
 }
@@ -222,15 +222,15 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
     m.line();
 }
 
-/// The value of a percentile without a cause. Packets ahead (or in the same batch) cannot be removed:
-/// they are the traffic, so the result is `None` for them.
+/// The value of a percentile without a cause. The result is `None` if the cause is other packets (ahead, or
+/// in the same batch), because they are part of the traffic and cannot be removed.
 fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
     let row = &explanation.causes[cause];
     let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);
     row.without_ns.get(place).copied().filter(|_| !is_traffic)
 }
 
-/// The percentile that ranks the causes, and how much lower it would be without a cause, in ns.
+/// The percentile by which the causes are ranked, and how much lower it would be without a cause, in ns.
 pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
     let place = *shown(explanation).first()?;
     let without = without(explanation, cause, place)?;

@@ -1,5 +1,5 @@
-//! The page of a traced trial: what delayed its worst packets. The page can be understood without any other
-//! page.
+//! The page of a traced trial, which shows what delayed its worst packets. The page can be understood without
+//! any other page.
 //!
 //! - [`words`]: causes and packets as text, also for the terminal;
 //! - `breakdown`: stacked bars and the colors;
@@ -39,7 +39,7 @@ pub struct ExplanationPage<'a> {
     pub mitigations: Mitigations,
 }
 
-/// Percentiles among the key figures; 100 is the maximum.
+/// Percentiles among the key figures. 100 means the maximum.
 const KEY_PERCENTILES: [f64; 3] = [99.9, 99.999, 100.0];
 
 /// Renders the page. Its file is in the trial's directory, two levels below the run's.

@@ -11,9 +11,10 @@ use crate::html::Markup;
 use crate::pages::explanation::breakdown;
 use crate::pages::page;
 
-/// Number of worst packets that are shown; one bar shows their common breakdown.
+/// Number of worst packets that are shown. One bar shows the breakdown of all of them together.
 pub const SHOWN: usize = 50;
-/// Number of open incidents, and of incidents shown in total. Each one shows its worst packet.
+/// Number of incidents that are unfolded, and number of incidents shown in total. Each incident shows its
+/// worst packet.
 const OPEN: usize = 10;
 const INCIDENTS: usize = 50;
 
@@ -92,7 +93,7 @@ fn list(m: &mut Markup, explanation: &TrialExplanation, incidents: &[Incident]) 
     m.line();
 }
 
-/// The other packets of an incident: their number, and each of those that are among the worst.
+/// The other packets of an incident. Their number is shown, and those among the worst packets are listed.
 fn rest(m: &mut Markup, explanation: &TrialExplanation, others: &[usize]) {
     let many = match others.len() {
         1 => "1 more delayed packet in the same incident".to_owned(),

@@ -57,7 +57,7 @@ pub fn draw(m: &mut Markup, explanation: &TrialExplanation, packet: &PacketExpla
     let spans = || packet.timeline.iter();
     let low = spans().map(|span| span.from_ns).min().unwrap_or(0).min(0);
     let high = spans().map(|span| span.to_ns).max().unwrap_or(0).max(packet.delay_ns).max(low + 1);
-    // Events long before the packet would compress the rest.
+    // Events long before the packet would leave too little room for the rest.
     let low = low.max(-packet.delay_ns.max(1));
     let extent = Extent { low: low as f64, high: high as f64 };
     let ruler = Ruler::new(Scale::Linear, extent, LEFT, RIGHT);

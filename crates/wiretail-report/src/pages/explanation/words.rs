@@ -167,8 +167,8 @@ fn took(explanation: &TrialExplanation, part: &Part) -> String {
     }
 }
 
-/// The explanation in a sentence: the largest causes of the tail's excess delay, their senders, and the
-/// unexplained share.
+/// The explanation in one sentence, with the largest causes of the tail's excess delay, their senders, and
+/// the unexplained share.
 pub fn headline(explanation: &TrialExplanation) -> String {
     if explanation.tail_packets == 0 || explanation.tail_lost_ns == 0 {
         return "No packet of this trial has excess delay: there is nothing to explain.".to_owned();

@@ -60,7 +60,7 @@ pub fn capacity(model: &CapacityModel) -> String {
     })
 }
 
-/// All comparisons: with an overload, and with the results of searches.
+/// All comparisons with an overload and with the results of searches.
 fn judgements(model: &CapacityModel) -> Vec<Option<Judgement>> {
     let of = |found: &Deployment| {
         let against = found.against.iter().map(|validation| Some(validation.judgement));

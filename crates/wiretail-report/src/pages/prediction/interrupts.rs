@@ -1,5 +1,5 @@
-//! The page of packets that wait for interrupts: their pattern, simulated and measured, and its dependence on
-//! the rate.
+//! The page of packets that wait for interrupts. It shows the simulated and the measured pattern of the
+//! waits, and how the pattern depends on the rate.
 
 use wiretail_schema::prediction::sampling::{
     Beat, InterruptSampling, LatePacket, SampledInterrupt, SamplingOutcome, SamplingValidation,

@@ -22,7 +22,7 @@ const HALF: f64 = 11.0;
 pub struct Frame<'a> {
     /// The predicted quantity, its unit and scale.
     pub axis: Axis,
-    /// Key texts: of the predicted mark and of the measured range.
+    /// Key texts for the predicted mark and for the measured range.
     pub key: [&'a str; 2],
 }
 

@@ -81,8 +81,8 @@ fn source(m: &mut Markup, frame: &Frame<'_>) {
     });
 }
 
-/// The measurements behind delays, a row each: name, number of packets, source of the timestamps,
-/// granularity.
+/// The measurements from which delays were taken. Each row has the name, number of packets, source of the
+/// timestamps, and granularity.
 fn basis(m: &mut Markup, rows: Vec<[String; 4]>) {
     let rows = rows.into_iter().map(|[what, packets, clock, granularity]| {
         vec![Cell::text(what), Cell::number(packets), Cell::text(clock), Cell::number(granularity)]

@@ -1,5 +1,5 @@
-//! The page of a queueing simulation that was compared with measured trials: both distributions of each
-//! trial, and the errors.
+//! The page of a queueing simulation that was compared with measured trials. It shows both distributions of
+//! each trial, and the errors.
 
 use std::borrow::Cow;
 

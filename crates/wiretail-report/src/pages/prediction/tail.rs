@@ -98,7 +98,7 @@ fn verdicts(m: &mut Markup, tail: &Tail) {
     });
 }
 
-/// Warns of few events, or of few in the upper component of a two-component mixture.
+/// Warns if there are few events, either in total or in the upper component of a two-component mixture.
 fn thin(m: &mut Markup, fit: &Fit) {
     let Some(below) = &fit.below else {
         let said = "No distribution fits above any threshold with 100 or more events: the prediction is based on few events.";

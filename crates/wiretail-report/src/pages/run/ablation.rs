@@ -1,4 +1,4 @@
-//! The effect of each setting of the host: intervals as a chart, and the numbers below.
+//! The effect of each host setting, as a chart of intervals with the numbers below.
 
 use wiretail_schema::host::ablation::{
     Ablation, Configuration, ConfigurationKind, Effect, EffectVerdict, FactorEffect, LoadResult, Statistic,
@@ -17,10 +17,10 @@ use crate::plot::{path, text};
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 26.0;
 const FOOT: f64 = 42.0;
-/// The scale is approximately linear below this value and logarithmic above, in ns. Effects range from 0.1 µs
-/// to 10 ms in both directions.
+/// Value in ns below which the scale is approximately linear; above it, the scale is logarithmic. Effects
+/// range from 0.1 µs to 10 ms in both directions.
 const LINEAR_NS: f64 = 1_000.0;
-/// The statistics that rank the settings.
+/// The statistics by which the settings are ranked.
 const RANKED: [Statistic; 2] = [Statistic::P999, Statistic::Max];
 
 /// The section; empty without an ablation.

@@ -26,9 +26,10 @@ const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
 /// Percentiles in the table of added delays.
 const ADDED: [f64; 3] = [50.0, 99.0, 99.9];
 const ROWS: usize = 45;
-/// Number of figures of either kind that are open.
+/// Number of figures of either kind that are unfolded.
 const OPEN: usize = 4;
-/// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
+/// Maximum number of curves that are drawn with confidence intervals. With more curves, the intervals would
+/// hide each other.
 const BANDS: usize = 3;
 
 /// The section; empty if no trial has a breakdown.
@@ -180,7 +181,7 @@ fn distributions(page: &Page<'_>) -> Vec<Figure> {
     figures
 }
 
-/// A curve that ends at the largest delay, which is drawn above the last share below 100 %.
+/// A curve that ends at the largest delay. The largest delay is drawn above the last share below 100 %.
 fn distribution(name: &str, points: &[Percentile], delays: &BreakdownDelays, packets: u64) -> Series {
     let mut points: Vec<(f64, i64, bool)> =
         points.iter().map(|p| (p.percentile, p.value_ns, p.supported)).collect();
@@ -281,7 +282,7 @@ fn added_figures(page: &Page<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Among repeats, the one with the median p99.9 of the added delay.
+/// Selects the repeat with the median p99.9 of the added delay.
 fn representatives<'a>(page: &Page<'a>) -> Vec<&'a Addition> {
     let scenario = |number| trial(page, number).map(|trial| Scenario::of(page.run, trial, &[]));
     let same = |a: &Addition, b: &Addition| {

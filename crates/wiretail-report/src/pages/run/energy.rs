@@ -1,4 +1,4 @@
-//! Energy of the trials by state, and per million packets.
+//! Energy of the trials, by state and per million packets.
 
 use wiretail_schema::run::TrialRecord;
 use wiretail_schema::run::energy::{Energy, EnergySource, EnergyState, Joules, StateEnergy};
@@ -42,7 +42,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Why energy was not measured although it could be expected; `None` if it was measured or if a source was
+/// Why energy was not measured, if a reader may expect it; `None` if it was measured or if a source was
 /// requested explicitly.
 pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     let reason = |trial: &'a TrialRecord| {

@@ -16,7 +16,7 @@ use crate::plot::Size;
 const BURST: &str = "traffic.burst";
 /// Number of open figures in a section; further ones are folded.
 const OPEN: usize = 4;
-/// Trials below this duration get no figure of delay over time, in ns.
+/// Shortest duration, in ns, of a trial that gets a figure of delay over time.
 const SOAK_NS: i64 = 10_000_000_000;
 /// Number of curves over time in one figure. Such curves are ragged and hide each other sooner than other
 /// curves.
@@ -58,8 +58,8 @@ fn granularity(m: &mut Markup, figures: &[Figure], size: Size, count: &mut usize
     });
 }
 
-/// The percentile plots: one figure per offered rate with all devices, split if there are many devices. For a
-/// single device, one figure with all rates.
+/// The percentile plots. Each offered rate has one figure with all devices, which is split if there are many
+/// devices. A single device has one figure with all rates.
 pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let curves = series::representatives(page);
     if curves.is_empty() {
@@ -209,7 +209,8 @@ fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
     }
 }
 
-/// The segments of each scenario in one figure, if there are several: they show which hop adds the tail.
+/// Draws the segments of each scenario in one figure if there are several, which shows the hop that adds the
+/// tail.
 pub fn segments(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let mut figures = Vec::new();
     for curve in series::representatives(page) {

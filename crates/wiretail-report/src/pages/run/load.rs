@@ -15,9 +15,10 @@ use crate::plot::Size;
 
 /// Percentiles drawn over the rate.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
-/// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
+/// Maximum number of curves that are drawn with confidence intervals. With more curves, the intervals would
+/// hide each other.
 const BANDS: usize = 4;
-/// Smallest ratio of the highest to the lowest rate for which the axis is logarithmic.
+/// The axis is logarithmic if the ratio of the highest to the lowest rate is at least this value.
 const WIDE: u64 = 20;
 
 /// The section; empty if fewer than two rates have valid trials.
@@ -63,7 +64,7 @@ fn rate(curve: &Curve<'_>) -> u64 {
     curve.scenario.get(RATE).map_or(0, |setting| setting.number)
 }
 
-/// The figures of some scenarios: one for each percentile, and one for the loss.
+/// The figures of these scenarios: one for each percentile, and one for the loss.
 fn of_lines(page: &Page<'_>, index: usize, group: &[Curve<'_>], lines: &[&Vec<Curve<'_>>]) -> Vec<Figure> {
     let (common, keys) = series::shared(group, &page.run.factors, &[RATE]);
     let bands = lines.len() <= BANDS;

@@ -1,5 +1,5 @@
-//! The tables of key numbers: a row for each trial, with the whole device first and further segments after
-//! it.
+//! The tables of key numbers. Each trial has a row for the whole device, followed by rows for further
+//! segments.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,8 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// The trials with repeats of a scenario grouped together: they ran far apart but are read side by side.
+/// Returns the trials with the repeats of a scenario grouped together. Repeats run far apart but are compared
+/// with each other.
 pub fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
     let mut scenarios: Vec<(Scenario, Vec<&TrialRecord>)> = Vec::new();
     for trial in &page.run.trials {

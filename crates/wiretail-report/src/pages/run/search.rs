@@ -1,4 +1,5 @@
-//! Highest load of the devices: the results of a run's searches, and the loads that they tried.
+//! Highest load of the devices. The section shows the results of a run's searches, and the loads that they
+//! tried.
 
 use std::ops::RangeInclusive;
 
@@ -50,7 +51,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
 
 fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
     let result: &GoalResult = &search.goals[place];
-    // RFC 2544, section 26.2, requires the delays at the throughput rate.
+    // RFC 2544, section 26.2, requires that the delay be measured at the throughput rate.
     let record = search
         .trial_found(place)
         .and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
@@ -181,8 +182,8 @@ fn way(search: &Search) -> Figure {
     }
 }
 
-/// Range of loads to draw: from half the lowest load found to 1.5 times the highest, so that the trials close
-/// to the results can be distinguished. All loads if nothing was found.
+/// Range of loads to draw. It extends from half the lowest load found to 1.5 times the highest, so that the
+/// trials close to the results can be distinguished. If nothing was found, it includes all loads.
 fn near(search: &Search) -> RangeInclusive<u64> {
     let found = || search.goals.iter().filter_map(|goal| goal.lower);
     match (found().min(), found().max()) {

@@ -19,7 +19,7 @@ pub struct Curve<'a> {
     pub summary: &'a Summary,
     /// All its factors.
     pub scenario: Scenario,
-    /// Number of trials of the same scenario that it was chosen from.
+    /// Number of trials of the scenario from which it was chosen.
     pub repeats: usize,
 }
 
@@ -30,7 +30,7 @@ impl AsRef<Scenario> for Curve<'_> {
 }
 
 impl Curve<'_> {
-    /// The name of the curve among others: the settings in `keys`, and a mark if the trial is not valid.
+    /// The name of the curve, which contains the settings in `keys` and a mark if the trial is not valid.
     pub fn name(&self, keys: &[&str]) -> String {
         let own = self.scenario.settings.iter().filter(|setting| keys.contains(&setting.key.as_str()));
         let name = words(own);
@@ -98,8 +98,9 @@ pub fn apart<T: AsRef<Scenario> + Clone>(curves: &[T], key: &str) -> Vec<Vec<T>>
     groups
 }
 
-/// Splits the curves into groups of at most `limit` by as few factors as possible. It chooses the factor with
-/// the fewest groups that are all small enough, or else the one with the most groups.
+/// Splits the curves into groups of at most `limit` by as few factors as possible. Among the factors whose
+/// groups are all small enough, it chooses the one with the fewest groups. If there is none, it chooses the
+/// factor with the most groups.
 pub fn grouped<T: AsRef<Scenario> + Clone>(curves: Vec<T>, factors: &[String], limit: usize) -> Vec<Vec<T>> {
     if curves.len() <= limit {
         return if curves.is_empty() { Vec::new() } else { vec![curves] };
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn many_curves_are_split_by_the_factor_with_the_fewest_groups() {
         assert_eq!(groups(curves(4, 2)), [some("bridge", 2), some("skeleton", 8)]);
-        // Neither device nor batch makes groups that are small enough; the burst does.
+        // Groups by device or by batch are too large. Groups by burst are small enough.
         let many = grouped(curves(7, 9), &[KEYS[0].to_owned(), KEYS[2].to_owned()], CURVES);
         assert!(many.iter().all(|group| group.len() == CURVES), "{many:?}");
         assert_eq!(many.len(), 9);

@@ -1,4 +1,5 @@
-//! Whether the numbers can be trusted: records of the load generator, the taps, the device and the cores.
+//! Shows whether the numbers can be trusted, based on the records of the load generator, the taps, the device
+//! and the cores.
 
 use std::borrow::Cow;
 
