@@ -69,8 +69,8 @@ fn read(path: &Path) -> Result<Summary> {
     serde_json::from_value(document).with_context(|| format!("{shown}: is not a complete {SUMMARY_SCHEMA}"))
 }
 
-/// Judges a difference. Only percentiles, the mean and the loss ratio have a confidence interval; extremes of
-/// single packets are shown but not judged.
+/// Judges a difference. Only percentiles, the mean and the loss ratio have a confidence interval. Extreme
+/// values, which depend on a single packet, are shown but not judged.
 fn judge(cell: &Cell, tolerance: f64) -> Change {
     let (Some(difference), Some((low, high))) = (cell.difference, cell.difference_interval) else {
         return Change::Unclear;

@@ -1,4 +1,4 @@
-//! The command line: the only crate that connects the others.
+//! The command-line program. This is the only crate that connects the others.
 //!
 //! - [`cli`]: command-line options;
 //! - [`analyze`]: two captures to a verdict; [`compare`]: several results side by side;

@@ -1,5 +1,5 @@
-//! From two captures to a result: recognizes the packets, matches them, tallies, and writes the output. Used
-//! by `analyze`, and by `run` for each of its trials.
+//! Evaluates two captures: recognizes and matches their packets, tallies the outcomes, and writes the output.
+//! `analyze` uses this module, and `run` uses it for each trial.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! The paired merge of the records of both readers.
 //!
-//! No separate thread does the matching. Each reader pushes its batches to its queue; a reader that is ahead
-//! of the other also becomes the merger, if there is none, and matches what is queued before it reads on. Two
-//! captures thus keep two cores busy, without waiting for the scheduler to run a third thread. The queues are
-//! bounded, so memory use does not depend on the size of the captures.
+//! No separate thread does the matching. Each reader pushes its batches to its queue. If a reader is ahead of
+//! the other and no merger is active, it becomes the merger and matches the queued records before it reads
+//! on. Two captures thus keep two cores busy, and neither has to wait until the scheduler runs a third
+//! thread. The queues are bounded, so memory use does not depend on the size of the captures.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,7 +123,7 @@ impl Queue {
     }
 }
 
-/// The input of one side. Dropping it marks the side as ended.
+/// The producer of one side. Dropping it marks the side as ended.
 pub struct Producer<'a, M: FnMut(&[Record], &[Record]) -> (usize, usize)> {
     paired_merge: &'a PairedMerge<M>,
     side: Side,
@@ -140,7 +140,8 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
     pub fn push(&self, batch: Vec<Record>) -> bool {
         let mine = {
             let mut waiting = lock(&self.queue().waiting);
-            // A part of a file without packets of this tap. An empty slice would mean the end to `merge`.
+            // This part of the file contains no packets of this tap. To `merge`, an empty slice would mean
+            // the end of the side.
             if batch.is_empty() {
                 waiting.spare.push(batch);
                 return !self.paired_merge.abandoned.load(Ordering::Relaxed);
@@ -150,7 +151,7 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
         };
         let other = lock(&self.paired_merge.queues[1 - self.side as usize].waiting).batches.len();
         let abandoned = || self.paired_merge.abandoned.load(Ordering::Relaxed);
-        // The side that has fallen behind reads on: matching would only delay it further.
+        // The side that has fallen behind reads on, because matching would only delay it further.
         if mine >= other {
             match self.paired_merge.merger.try_lock() {
                 Ok(mut merger) => self.paired_merge.work(&mut merger),
@@ -172,7 +173,8 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
     pub fn abandon(&self) {
         self.paired_merge.abandoned.store(true, Ordering::Relaxed);
         for queue in &self.paired_merge.queues {
-            // Hold the lock, so that a waiter between its check and its sleep does not miss the notification.
+            // The lock is held here, so that a thread that has made its check but is not yet asleep does not
+            // miss the notification.
             drop(lock(&queue.waiting));
             queue.room.notify_all();
         }
@@ -203,7 +205,7 @@ mod tests {
         range.map(|ts_ns| Record { ts_ns, key: 0, flow: 0, wire_len: 0 }).collect()
     }
 
-    /// Takes records in order of time, as the matcher does.
+    /// Takes the records in order of time, like the matcher.
     fn by_time(taken: &mut Vec<(usize, i64)>, pre: &[Record], post: &[Record]) -> (usize, usize) {
         let (mut i, mut j) = (0, 0);
         loop {

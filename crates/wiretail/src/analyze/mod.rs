@@ -1,4 +1,4 @@
-//! `wiretail analyze`: from two captures to a verdict.
+//! `wiretail analyze`: compares two captures and reaches a verdict.
 
 pub mod evaluate;
 pub mod merge;
@@ -75,7 +75,7 @@ fn print(summary: &Summary, arguments: &AnalyzeArgs, report: Option<&Path>) -> R
     Ok(())
 }
 
-/// Returns 1 if a budget is missed, 3 if a budget can't be decided.
+/// Returns 1 if a budget is missed, and 3 if there are too few packets to decide on a budget.
 fn exit_code(summary: &Summary) -> ExitCode {
     match summary.verdicts.iter().map(|verdict| verdict.outcome).max() {
         Some(Outcome::Fail) => ExitCode::from(1),
@@ -114,7 +114,7 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
     }
 }
 
-/// Writes the nine tables of the published pipeline, a separate evaluation with its own rules.
+/// Writes the nine tables of the published pipeline. They come from a separate evaluation with its own rules.
 fn write_published(pre: &Source, post: &Source, prefix: &str, arguments: &AnalyzeArgs) -> Result<()> {
     let bucket = u64::try_from(arguments.bucket.ns).ok().and_then(std::num::NonZeroU64::new);
     let parameters = published::Parameters {

@@ -1,4 +1,4 @@
-//! Documents that commands print, and the files of `--out DIR`.
+//! Documents that commands print, and the files that `--out DIR` writes.
 //!
 //! | file | what |
 //! |---|---|

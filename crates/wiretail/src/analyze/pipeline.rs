@@ -18,21 +18,22 @@ use wiretail_schema::packet::{FlowRule, Record};
 use crate::analyze::merge::{PairedMerge, Producer, Side};
 use crate::cli::progress::Progress;
 
-/// Number of batches for which a reader is pinned to its core: about 30 ms.
+/// Number of batches during which a reader is pinned to its core, which takes about 30 ms.
 const PINNED_BATCHES: u64 = 512;
 
-/// Typical number of records in a batch: one read buffer of small frames. Only avoids reallocations.
+/// Typical number of records in a batch, which is one read buffer of small frames. The value only serves to
+/// avoid reallocations.
 const BATCH_RECORDS: usize = 1280;
 
-/// Default of the longest latency that counts as arrived, in ns: as for `analyze --window`.
+/// Default window, in ns. A packet that takes longer is lost. The default of `analyze --window` is the same.
 const WINDOW_NS: i64 = 5_000_000_000;
 
 /// Measurement options.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Longest latency of a packet that counts as arrived, in ns.
+    /// Longest latency, in ns, with which a packet is considered as arrived.
     pub window_ns: i64,
-    /// Duration of the warm-up, in ns: packets sent in it are left out.
+    /// Duration of the warm-up, in ns. Packets sent during the warm-up are left out.
     pub trim_ns: i64,
     /// Added to every egress timestamp, in ns.
     pub post_offset_ns: i64,
@@ -60,13 +61,13 @@ pub struct TapInput {
 pub struct Measured {
     /// Tallies of the matched packets.
     pub measurement: Measurement,
-    /// Result of the ingress tap alone.
+    /// Result for the ingress tap alone.
     pub pre: TapResult,
-    /// Result of the egress tap alone.
+    /// Result for the egress tap alone.
     pub post: TapResult,
 }
 
-/// Result of one tap alone.
+/// Result for one tap alone.
 pub struct TapResult {
     pub tally: TapTally,
     /// Properties of the capture.
@@ -132,7 +133,7 @@ fn observe<O: Observer>(
     Trimmed::new(first_ns, settings.trim_ns, (measurement, observer))
 }
 
-/// Returns this thread's core, and the other cores it may use; twice `None` if there are no others.
+/// Returns this thread's core, and the other cores that it may use. Both are `None` if there are no others.
 fn two_cores() -> [Option<CpuSet>; 2] {
     let Ok(mut others) = sched_getaffinity(None) else { return [None, None] };
     let here = sched_getcpu();
@@ -147,9 +148,9 @@ fn two_cores() -> [Option<CpuSet>; 2] {
 
 /// Pins a thread to some cores until dropped.
 ///
-/// The scheduler starts a thread on the core of its creator, and places a woken thread near its waker. It
-/// takes some ms to notice that the next core is idle, which is as long as reading a short capture takes. For
-/// the rest of a long capture, the scheduler's placement is better.
+/// The scheduler starts a thread on the core of its creator, and places a woken thread near its waker. The
+/// scheduler takes some milliseconds to notice that the next core is idle, and a short capture is read in
+/// this time. For the rest of a long capture, the scheduler's placement is better.
 struct Pin {
     allowed: CpuSet,
 }
@@ -165,7 +166,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // On failure, the thread stays on its cores and only takes longer.
+        // If this fails, the thread may still run on the same cores as before, which only takes longer.
         let _ = sched_setaffinity(None, &self.allowed);
     }
 }

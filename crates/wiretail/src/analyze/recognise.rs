@@ -11,12 +11,13 @@ use crate::analyze::source::Source;
 
 /// Number of packets examined on each side.
 const PACKETS: usize = 1024;
-/// Size of the link layer, two VLAN tags and an IPv6 header. The rest of a truncated frame is payload.
+/// Total size of the link-layer header, two VLAN tags and an IPv6 header. The rest of a truncated frame is
+/// payload.
 const HEADERS: usize = 14 + 8 + 40;
 
 /// Result of the recognition.
 pub struct Recognition {
-    /// The rule, with the length of payload that both taps captured.
+    /// The key rule, with the length of the payload that both taps captured.
     pub keyer: Keyer,
     /// Description for the summary.
     pub key: Key,
@@ -86,7 +87,7 @@ struct Scout<'a> {
 impl Scout<'_> {
     fn try_rule(&mut self, rule: &KeyRule) -> Result<Trial> {
         let mut looks = self.look(rule)?;
-        // Taps with different snap lengths see different parts of the payload: use the common part.
+        // Taps with different snap lengths capture different parts of the payload. Use the common part.
         if let Some(cut) = [looks.0.cut_at, looks.1.cut_at].into_iter().flatten().min() {
             let limit = cut.saturating_sub(HEADERS);
             if limit < self.payload_limit {
@@ -106,7 +107,7 @@ impl Scout<'_> {
         Ok((Look::at(self.pre, &keyer, self.from_pre_ns)?, Look::at(self.post, &keyer, self.from_post_ns)?))
     }
 
-    /// Returns the index of the first suitable rule, and all trials up to it.
+    /// Returns the index of the first suitable rule, and the results of all rules up to it.
     fn try_rules(&mut self, rules: &[KeyRule]) -> Result<(Option<usize>, Vec<Trial>)> {
         let mut trials = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
@@ -120,7 +121,8 @@ impl Scout<'_> {
         Ok((None, trials))
     }
 
-    /// Moves the examined part to where both taps record: one may have started long before the other.
+    /// Moves the examined part to a time at which both taps record, because one may have started long before
+    /// the other.
     fn align(&mut self, rule: &KeyRule) -> Result<()> {
         let (pre, post) = self.look(rule)?;
         if let (Some(pre), Some(post)) = (pre.sightings.first(), post.sightings.first()) {
@@ -169,7 +171,7 @@ pub fn recognise(
         None => 0,
     };
     let trial = &trials[place];
-    // Only the first megabytes of a pipe are examined: later packets may still match.
+    // Only the first megabytes of a pipe are examined, so later packets may still match.
     if trial.delays_ns.is_empty() && pre.peeks_all() && post.peeks_all() {
         bail!(no_common_packet(pre, post, &trials));
     }

@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// Reads a file from its start with a separate offset: clones of a file descriptor share one.
+/// Reads a file from its start with a separate offset. Clones of a file descriptor would share one offset.
 struct SharedFile {
     file: File,
     offset: u64,

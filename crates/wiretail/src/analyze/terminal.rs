@@ -91,7 +91,7 @@ fn percentiles(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Re
     };
     line("min", delay.min_ns, "", true)?;
     for p in &delay.percentiles {
-        // All percentiles beyond the first unsupported one would show the same few packets.
+        // All percentiles beyond the first unsupported one would be based on the same few packets.
         let enough = p.supported || delay.count as f64 * (1.0 - p.percentile / 100.0) >= 1.0;
         if enough {
             line(

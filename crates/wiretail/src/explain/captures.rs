@@ -1,4 +1,4 @@
-//! Explains the late packets of two captures, as far as possible without a trace.
+//! Explains the late packets of two captures as far as this is possible without a trace.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,12 +20,13 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::explain::ExplainArgs;
 
-/// Largest number of analyzed packets. Each takes 24 bytes, 32 in the spectrum, and 8 for each of its
-/// numbers.
+/// Largest number of analyzed packets. Each packet takes 24 bytes, another 32 bytes in the spectrum, and 8
+/// bytes for each of its numbers.
 const PACKETS_MAX: usize = 1 << 21;
 /// Largest number of listed stalls.
 const STALLS_MAX: usize = 100;
-/// A stall exceeds the median by this multiple of the distance from the median to the 99.9th percentile.
+/// A delay is a stall if it exceeds the median by this multiple of the distance from the median to the 99.9th
+/// percentile.
 const STANDS_OUT: i64 = 20;
 /// Seed of the permutations, fixed so that the same captures give the same probabilities.
 const SEED: u64 = 1;
@@ -84,7 +85,8 @@ fn read_counters(path: &Path) -> Result<InterruptTable> {
     parse_irq_csv(text).with_context(|| format!("{shown}: not interrupt counters as in irq.csv"))
 }
 
-/// Returns the period of the counter readings: reading them interrupts cores itself.
+/// Returns the period of the counter readings. It is needed because reading the counters itself interrupts
+/// cores.
 fn reading_clock(table: &InterruptTable) -> Option<KnownClock> {
     let (first, last) = (table.rows.first()?, table.rows.last()?);
     let periods = table.rows.len() - 1;
@@ -147,7 +149,7 @@ pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
     Ok((summary, series, whole))
 }
 
-/// Whether the numbers increase in small steps. Others recur on their own, or never.
+/// Whether the numbers increase in small steps. Other numbers recur for reasons of their own, or never.
 fn counts(values: &[u64]) -> bool {
     let steps = values.windows(2).filter(|pair| (1..1024).contains(&pair[1].wrapping_sub(pair[0]))).count();
     steps * 10 >= values.len() * 9
@@ -161,7 +163,8 @@ fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
     let mut next = 0;
     loop {
         let more = reader.read(&mut |frame| {
-            // Compare times, because the capture also contains records without a key or a match.
+            // Packets are identified by their times, because the capture also contains records without a key
+            // or a match.
             if matched.get(next).is_some_and(|(_, at_ns, _)| *at_ns == frame.ts_ns) {
                 next += 1;
                 for (values, value) in found.iter_mut().zip(fields::counters(frame)) {

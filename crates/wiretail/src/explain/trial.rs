@@ -161,7 +161,8 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
     print("as measured", &[none.clone(), none.clone(), none.clone(), none, measured(99.9), measured(99.999)])
 }
 
-/// Writes the worst packet of each incident: packets that waited behind it have the same causes.
+/// Writes only the worst packet of each incident, because the packets that waited behind it have the same
+/// causes.
 fn incidents(out: &mut impl Write, explanation: &TrialExplanation, most: usize) -> io::Result<()> {
     let mut worst: Vec<(&PacketExplanation, u64)> = Vec::new();
     for packet in &explanation.worst {

@@ -18,7 +18,7 @@ use super::plan::{place, question, row, table};
 use crate::cli::host::ApplyArgs;
 use crate::run::testbed::profile::{below, planned, read, writes};
 
-/// Configuration files of other programs, each with the paths that must exist for it to be installed.
+/// Configuration files of other programs. Each file is installed only if its listed paths exist.
 const READERS: &[(&str, &[&str])] = &[
     ("etc/default/grub.d/", &["/etc/default/grub", "/etc/default/grub.d"]),
     ("etc/sysctl.d/", &["/etc/sysctl.d"]),

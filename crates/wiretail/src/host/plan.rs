@@ -1,4 +1,5 @@
-//! `wiretail host plan`: required settings, their costs, and configuration files for other tools.
+//! `wiretail host plan`: prints required settings and their costs, and writes configuration files for other
+//! tools.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -85,7 +86,7 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
             continue;
         }
         writeln!(out, "\n  {title}")?;
-        // Settings of one rule are grouped, with their purpose and cost once.
+        // Settings of one rule are grouped, and their purpose and cost are printed only once.
         for group in shown.chunk_by(|a, b| a.title == b.title && a.cost == b.cost) {
             group.iter().try_for_each(|setting| row(out, setting))?;
             wrapped(out, "for", &group[0].title)?;
@@ -116,7 +117,7 @@ pub(super) fn needs_change(setting: &Setting) -> bool {
 pub(super) fn row(out: &mut impl Write, setting: &Setting) -> io::Result<()> {
     let value = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or("not there");
-        // For a word of the boot command line, only the value is shown.
+        // For a boot command-line parameter, only the value is shown.
         match &setting.target {
             Target::BootWord { name } => match text.strip_prefix(name.as_str()) {
                 Some("") => "there".to_owned(),

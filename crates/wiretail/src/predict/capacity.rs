@@ -74,7 +74,7 @@ fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
             (median(path, device)?, median(path, idle)?);
         let mut found = inputs(&spec(&name, dut_median_ns, forwarder_median_ns));
         found.basis = Some(CapacityBasis { dut, forwarder });
-        // Interrupts from options replace the interrupts of the run, so that each is counted once.
+        // Interrupts given as options replace the interrupts of the run, so that each is counted once.
         if arguments.interrupts.is_empty() && arguments.interrupt_time.is_none() {
             found.interrupts = interrupts(arguments, path, device)?;
         }

@@ -1,5 +1,5 @@
-//! `wiretail predict interrupts`: packets that meet interrupts, as a table, JSON and a figure; with a
-//! comparison if there is a measurement.
+//! `wiretail predict interrupts`: predicts which packets have to wait for interrupts. Prints a table or JSON,
+//! draws a figure, and adds a comparison if there is a measurement.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -229,7 +229,7 @@ fn row(out: &mut impl Write, found: &SamplingOutcome) -> io::Result<()> {
     )
 }
 
-/// Formats a rate with all its digits: the pattern is sensitive to the last one.
+/// Formats a rate with all its digits, because the pattern is sensitive to the last digit.
 fn exactly(pps: f64) -> String {
     format!("{} pps", wiretail_report::format::short(pps))
 }

@@ -208,7 +208,7 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     writeln!(out, "    the counts vary {:.1} times as much as those of a Poisson process\n", fit.dispersion)
 }
 
-/// Writes both components as one tail, and the distribution of the lower one.
+/// Writes the tail of both components together, and the distribution of the lower component.
 fn write_heap(out: &mut impl Write, below: &Component, fit: &Fit) -> io::Result<()> {
     writeln!(
         out,
@@ -228,7 +228,7 @@ fn write_heap(out: &mut impl Write, below: &Component, fit: &Fit) -> io::Result<
     writeln!(out, "    lower component: shape {:.3}, scale {scale}\n", below.shape)
 }
 
-/// Formats the p-value of a fit, which is not resolved above 0.05.
+/// Formats the p-value of a fit. Values above 0.05 are not resolved any further.
 fn fit_chance(chance: f64) -> String {
     if chance > 0.05 { "more than 0.05".to_owned() } else { format!("{chance:.3}") }
 }

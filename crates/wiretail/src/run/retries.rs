@@ -94,7 +94,7 @@ fn session(
     let begun = done.len() + usize::from(ended.is_err());
     let mut outcomes: Vec<Result<Recorded>> = done.into_iter().map(Ok).collect();
     if let Err(error) = ended {
-        // An error after the last trial is attributed to the last trial.
+        // If an error occurs after the last trial, it is attributed to that trial.
         outcomes.truncate(open.len() - 1);
         outcomes.push(Err(error));
     }

@@ -34,9 +34,10 @@ use crate::run::trial::session;
 use crate::run::{begin, insert, interrupted, new_run};
 use crate::traffic::live::stop_on_signals;
 
-/// Extra repeats beyond the minimum of a confidence interval, so that some may contradict the others.
+/// Number of repeats in addition to the minimum for a confidence interval. They allow some repeats to
+/// contradict the others.
 const SPARE_REPEATS: u64 = 15;
-/// Keys in which configurations differ, for the tables of the run's report.
+/// Keys that differ between configurations, for the tables of the run's report.
 const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
 
 /// Runs `wiretail host prove`.
@@ -91,7 +92,7 @@ fn prove(
     while let Some(one) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
         let waiting: Vec<&Trial> = left.iter().map(|one| &one.trial).collect();
         let line = Line::new(&waiting, trials.len(), arguments.run.quiet);
-        // All configurations of a repeat use the same seed, and thus the same packets.
+        // All configurations of a repeat use the same seed and therefore send the same packets.
         let seed = run.seed.wrapping_add(one.repeat);
         let Some(measured) = measured(directory, &mut run, (one, seed), &line, arguments.run.quiet, &stop)?
         else {
@@ -183,8 +184,8 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     })
 }
 
-/// Returns the keys of table `host` that are factors: those that the experiment does not disable, and polling
-/// if the profile requires it.
+/// Returns the keys of table `host` that are factors. These are the keys that the experiment does not
+/// disable, and polling if the profile requires it.
 fn keys(base: &Trial, profile: Profile) -> Vec<HostKey> {
     let is_factor = |key: &HostKey| match key {
         HostKey::Fifo => base.host.fifo,
@@ -216,8 +217,8 @@ fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
                 let trial = base.with(number, repeat, name, |settings| {
                     let configuration = &ablation.configurations[configuration];
                     apply(configuration, ablation.profile, &switched, &mut settings.host);
-                    // Stalls and delays of the generator are part of what is measured, so they invalidate no
-                    // trial.
+                    // Stalls and delays of the generator are part of what is measured, so they do not
+                    // invalidate a trial.
                     settings.trial.late_share = Percent::ALL;
                     settings.trial.stall_share = Percent::ALL;
                     settings.trial.retries = 0;

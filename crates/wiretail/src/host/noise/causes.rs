@@ -1,4 +1,4 @@
-//! Kernel trace of the measured cores, and the causes of their gaps.
+//! Traces the kernel on the measured cores, and determines the causes of their gaps.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts to trace `cores`; `drain` is a core that may be disturbed.
+    /// Starts to trace `cores`. The trace is drained on the core `drain`, which may be disturbed.
     ///
     /// # Errors
     /// Returns an error without root, if the kernel can't be traced, or if there is no space for the trace.

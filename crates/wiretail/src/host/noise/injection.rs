@@ -14,12 +14,12 @@ use crate::traffic::live;
 
 /// Real-time priority of injectors on other cores.
 const PRIORITY: u8 = 45;
-/// Shortest interval between injected events, in ns: the longest events take most of it.
+/// Shortest interval between injected events, in ns. The longest events take up most of this interval.
 const EVERY_NS_MIN: u64 = 1_000_000;
-/// Seed of the times, when several kinds take turns.
+/// Seed of the injection times if several kinds of events take turns.
 const SEED: u64 = 1;
 
-/// Context of the running injectors, which it outlives.
+/// Context of the running injectors. It must outlive them.
 pub struct Injection {
     plan: InterferencePlan,
     device: u32,

@@ -1,4 +1,5 @@
-//! `wiretail host noise`: how long cores are taken away from a loop that never sleeps, and the causes.
+//! `wiretail host noise`: measures how long cores are taken away from a loop that never sleeps, and the
+//! causes.
 
 mod causes;
 mod injection;
@@ -28,11 +29,11 @@ use crate::traffic::live::{self, LOOP_THREAD, ProgressLine};
 
 /// Largest number of gaps that are listed individually.
 const LONGEST: usize = 20;
-/// Smallest number of work samples that have percentiles.
+/// Smallest number of work samples for which percentiles are computed.
 const RUNS_MIN: u64 = 20;
 /// Seed of the times at which loops work; each loop derives its own.
 const SEED: u64 = 7;
-/// Interval between checks whether the measurement is over.
+/// Interval between checks for the end of the measurement.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs `wiretail host noise`.

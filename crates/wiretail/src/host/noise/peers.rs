@@ -1,6 +1,6 @@
-//! Measurements of other programs on the same core, for comparison: cyclictest of rt-tests, and timerlat of
-//! rtla if the kernel has that tracer. Both measure how late a thread runs that sleeps until a timer expires;
-//! neither has a trace of the causes.
+//! Measurements by other programs on the same core, for comparison. The programs are cyclictest from
+//! rt-tests, and timerlat from rtla if the kernel has this tracer. In both programs, a thread sleeps until a
+//! timer expires, and the program measures how late the thread wakes up. Neither program traces the causes.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use wiretail_schema::units::Share;
 
 /// Measurement time of each program, in ns.
 pub const DURATION_NS: u64 = 5_000_000_000;
-/// Wakeup interval of its threads, in us.
+/// Wakeup interval of a program's threads, in us.
 const INTERVAL_US: u64 = 200;
-/// Lateness covered by the histogram, in us.
+/// Largest lateness that the histogram covers, in us.
 const HISTOGRAM_US: u64 = 20_000;
-/// Its real-time priority if the loop has none.
+/// Real-time priority of the program if the loop has none.
 const PRIORITY: u8 = 80;
-/// Lists of the kernel's tracers, at the current and the former mount point of tracefs.
+/// Files that list the kernel's tracers, below the current and the former mount point of tracefs.
 const TRACERS: [&str; 2] =
     ["/sys/kernel/tracing/available_tracers", "/sys/kernel/debug/tracing/available_tracers"];
 
@@ -30,7 +30,7 @@ pub enum Peer {
     Timerlat,
 }
 
-/// Returns the available programs, and for each missing one the reason and the remedy.
+/// Returns the available programs. For each missing program, also returns the reason and the remedy.
 pub fn available() -> (Vec<Peer>, Vec<String>) {
     let (mut peers, mut missing) = (Vec::new(), Vec::new());
     if is_there("cyclictest") {
@@ -56,7 +56,7 @@ fn is_there(program: &str) -> bool {
 }
 
 impl Peer {
-    /// Returns its command line for a core and the loop's real-time priority.
+    /// Returns the program's command line for a core and for the loop's real-time priority.
     fn command(self, core: u32, fifo: Option<u8>) -> Vec<String> {
         let (priority, seconds) = (fifo.unwrap_or(PRIORITY), DURATION_NS / 1_000_000_000);
         let words = match self {

@@ -11,7 +11,7 @@ use wiretail_schema::host::noise::{
 
 /// Longest bar of the histogram, in characters.
 const BAR: usize = 32;
-/// Largest number of printed causes; JSON has all. The next ones limit senders, gaps and counters.
+/// Largest number of printed causes; JSON has all. The following constants limit senders, gaps and counters.
 const CAUSES: usize = 12;
 const SENDERS: usize = 3;
 const LONGEST: usize = 5;
@@ -77,7 +77,7 @@ fn per_second(gaps: u64, core: &CoreNoise) -> f64 {
     gaps as f64 / (core.watched_ns.max(1) as f64 * 1e-9)
 }
 
-/// Formats the delay floor: no forwarder on this core can guarantee less.
+/// Formats the delay floor, which is the smallest delay that a forwarder on this core can guarantee.
 fn floor(core: &CoreNoise) -> String {
     let value = |wanted: f64| core.floor.iter().find(|value| value.percentile == wanted);
     let values: Vec<&FloorValue> = [99.9, 99.99, 99.999].into_iter().filter_map(value).collect();
@@ -116,7 +116,7 @@ fn histogram(out: &mut impl Write, core: &CoreNoise) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\n    {:<22} {:>9} {:>10} {:>11}", "LENGTH", "gaps", "per second", "total")?;
-    // Logarithmic scale, so that a single gap is visible next to thousands.
+    // The scale is logarithmic, so that a single gap is visible next to thousands of gaps.
     let most = core.histogram.iter().map(|bucket| bucket.gaps).max().unwrap_or(1);
     for bucket in &core.histogram {
         let share = ((bucket.gaps + 1) as f64).ln() / ((most + 1) as f64).ln();
@@ -143,7 +143,7 @@ fn whole(ns: u64) -> String {
     }
 }
 
-/// Formats a cause as a label, on a core that may process no packets.
+/// Formats a cause as a label. The core does not necessarily process packets.
 fn label(cause: &GapCause) -> String {
     match (cause.kind, cause.name.as_str()) {
         (CauseKind::Paused, "") => "not the kernel: hypervisor or firmware".to_owned(),

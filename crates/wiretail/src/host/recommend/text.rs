@@ -9,7 +9,7 @@ use wiretail_schema::host::recommendation::{
 
 use crate::host::text::wrapped;
 
-/// Statements of a recommendation, and loads of a deployment, that are printed without `--all`.
+/// Number of statements per recommendation, and of loads per deployment, that are printed without `--all`.
 const SHOWN: usize = 5;
 /// Largest number of printed ranges of trials; beyond it, only the number of trials is printed.
 const RANGES: usize = 6;

@@ -143,8 +143,9 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
     Ok((model, calibration))
 }
 
-/// Selects the repeats near the median: of three or more, without the quarter with the lowest and the quarter
-/// with the highest p99. A disturbance of the machine in one repeat would otherwise affect every prediction.
+/// Selects the repeats near the median. If there are three or more, the quarter with the lowest p99 and the
+/// quarter with the highest p99 are left out, because a disturbance of the machine in one of these repeats
+/// would affect every prediction.
 fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();

@@ -34,7 +34,7 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
         Some(found) => found,
         None => (by_hand(arguments)?, None),
     };
-    // Check the model first, so that its errors are not attributed to a rate.
+    // The model is checked first, so that its errors are not attributed to a rate.
     capacity(&model)?;
     if let Some(path) = &arguments.save {
         calibrated::save(path, &model, calibration.as_ref())?;

@@ -26,7 +26,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Creates a replay of a device with the load's batch and release, for trials that repeat each other.
+    /// Creates a replay for trials that repeat each other. The device has the load's batch size and release.
     pub fn new(
         arguments: &'a QueueingArgs,
         model: &'a QueueingModel,
@@ -54,8 +54,8 @@ impl<'a> Replay<'a> {
         let rounds = self.arguments.packets.get() / packets.max(1) / self.repeats as u64;
         let rounds = Rounds { rounds: rounds.max(1), warm_up_ns };
         let stalls = trial.stalls(StalledRole::Device, first_ns)?;
-        // A device without a list of stalls (another program) may still have stalled. Stalls of the sender
-        // are in its arrivals.
+        // A device that is another program has no list of stalls, but may still have stalled. Stalls of the
+        // sender need not be replayed, because the recorded arrivals already reflect them.
         self.stalls &= !stalls.is_empty();
         let model = match stalls.is_empty() {
             true => self.model.clone(),
@@ -77,16 +77,16 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Returns the shortest stall of these trials that counts, in ns. The time between two clock readings of a
-/// loop includes receiving and sending, so an interval shorter than that of a packet without interrupts in
-/// the calibration is not a stall.
+/// Returns the length in ns from which an interval in these trials is considered a stall. The time between
+/// two clock readings of a loop includes receiving and sending. An interval is therefore not a stall if it is
+/// shorter than the time for a packet without interrupts in the calibration.
 fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
     let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
     calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
 }
 
-/// Returns the model with these stalls in place of its own interrupts, except interrupts too short for a
-/// stall.
+/// Returns the model with these stalls in place of its own interrupts. Interrupts that are too short for a
+/// stall are kept.
 fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =

@@ -16,9 +16,9 @@ use crate::run::output::packets::missing;
 
 /// Largest number of packets of a schedule that is generated packet by packet.
 const SCHEDULE_MAX: u64 = 10_000_000;
-/// Batch size of a device without that setting.
+/// Batch size of a device that has no such setting.
 const BATCH_DEFAULT: u64 = 32;
-/// Ring size of a device without that setting.
+/// Ring size of a device that has no such setting.
 pub const RING_DEFAULT: u64 = 4096;
 
 /// A selected trial of a run.
@@ -36,7 +36,8 @@ impl Chosen {
         format!("{}:{} ({})", self.run.display(), self.record.number, self.record.name)
     }
 
-    /// Whether this trial repeats another one, of this or another run: they differ in the seed only.
+    /// Whether this trial repeats another trial of this or another run, that is, whether they differ only in
+    /// the seed.
     pub fn repeats(&self, other: &Self) -> bool {
         let counts = |one: &SettingRecord| one.key != "seed";
         let [own, its] = [self, other].map(|trial| trial.record.settings.iter().filter(|one| counts(one)));
@@ -52,7 +53,7 @@ impl Chosen {
         }
     }
 
-    /// Returns when packets leave the device.
+    /// Returns the rule that determines when packets leave the device.
     pub fn release(&self) -> Release {
         match self.trial.dut.release {
             SkeletonRelease::Batch if self.trial.dut.kind == DutKind::Skeleton => Release::Batch,
@@ -195,7 +196,8 @@ pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
     Ok((chosen, skipped))
 }
 
-/// Splits off the trial. Tries the whole text first, because the name of a directory may contain a colon.
+/// Splits off the trial. The whole text is first tried as a directory, because the name of a directory may
+/// contain a colon.
 fn split(text: &str) -> (PathBuf, Option<&str>) {
     match text.rsplit_once(':') {
         Some((path, trial)) if !Path::new(text).exists() && !trial.is_empty() => {

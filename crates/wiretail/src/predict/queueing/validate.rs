@@ -22,7 +22,7 @@ use crate::cli::predict::queueing::QueueingArgs;
 use crate::run::output::directory::{self, SEARCH_FILE};
 use crate::run::output::packets::of_trial;
 
-/// Number of pages for measured delays, as for simulated ones.
+/// Number of pages for measured delays. It equals the number for simulated delays.
 const PAGES: usize = 4096;
 /// Largest number of simulations per trial.
 const ROUNDS_MAX: u64 = 1000;
@@ -70,8 +70,8 @@ pub fn all(
     Ok((validations.collect::<Result<_>>()?, skipped))
 }
 
-/// Validates the capacity with the rates that searches among the runs found for goals of loss; also returns
-/// the searches that were skipped, with reasons.
+/// Validates the capacity with the rates that the searches in the runs found for loss goals. Also returns the
+/// searches that were skipped, with reasons.
 ///
 /// # Errors
 /// Returns an error if a search can't be read.
@@ -98,7 +98,7 @@ pub fn searches(
             let Some(predicted_pps) = capacity(&model)?.pps else { continue };
             for result in search.rates_of_loss() {
                 let Some(lower_pps) = result.lower else { continue };
-                // If one bound was not found, use the other one.
+                // If a search did not find one of the bounds, use the other one.
                 let error = place(predicted_pps, [Some(lower_pps), result.upper])
                     .map_or(predicted_pps / lower_pps as f64 - 1.0, |(_, error)| error);
                 validations.push(QueueingSearchValidation {
@@ -137,11 +137,11 @@ fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<Stri
     })
 }
 
-/// A measured load, once or in repeats.
+/// A load that was measured once or several times.
 struct Measured {
     /// Delays of each repeat, without the warm-up.
     delays: Vec<Counts>,
-    /// Arrivals of each repeat, to estimate spacing and offsets.
+    /// Arrivals of each repeat, from which spacing and offsets are estimated.
     taken: Vec<Taken>,
     sent: u64,
     lost: u64,
@@ -252,8 +252,8 @@ fn of_trial_settings(
     QueueingModel { batch: trial.batch(), release, ..model.clone() }
 }
 
-/// Describes a stall in the trial that is longer than all stalls in the calibration, which the model can't
-/// predict.
+/// Describes a stall in the trial that is longer than all stalls in the calibration. The model can't predict
+/// such a stall.
 fn stalled(calibration: &QueueingCalibration, trial: &Chosen) -> Option<String> {
     let longest = trial.record.stalls.longest.first()?;
     let known_ns = calibration.interrupts.longest_ns;

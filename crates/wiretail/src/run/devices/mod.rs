@@ -97,7 +97,7 @@ pub struct DeviceReport {
     pub record: Option<DutRecord>,
     /// Times at which the device lost its core; `None` unless the device is known to poll.
     pub stalls: Option<StallLog>,
-    /// Interference that the device injected into itself.
+    /// Events of the interference that the device injected into itself.
     pub interferences: Vec<Injected>,
     /// Notes for the trial's record.
     pub notes: Vec<String>,

@@ -56,8 +56,8 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let statistics = site.directory.join(format!("{name}-eve.json"));
     program.counting = Some(Counting::now(Ask::End(statistics), counts));
     if !rules.is_empty() {
-        // Some rules of the public set do not fit this version of Suricata. In any other set, every rule must
-        // load.
+        // Some rules of the public rule set are not compatible with this version of Suricata. In any other
+        // rule set, every rule must load.
         let all = trial.dut.rules != RuleSet::Emerging;
         program.remark = Some(Box::new(move |log| loaded(log, all)));
     }

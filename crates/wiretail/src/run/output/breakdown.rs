@@ -49,7 +49,7 @@ enum Stage {
 
 impl Joining {
     /// Returns `None` unless the trial's devices are connected by a switch and have taps. A soak has no
-    /// breakdown, because it does not keep single packets.
+    /// breakdown, because it does not keep individual packets.
     pub fn of(trial: &Trial, topology: &Topology) -> Option<Self> {
         let packets = usize::try_from(traffic::packets(trial)).ok()?;
         let tapped = topology.switch != Switch::None && topology.shared().is_empty();
@@ -75,8 +75,8 @@ impl Joining {
         }
     }
 
-    /// Completes a direction. There is no breakdown unless every device has its own taps, because the delay
-    /// of a device without taps would count as infrastructure.
+    /// Completes a direction. A breakdown requires that every device has its own taps, because the delay of a
+    /// device without taps would be attributed to the infrastructure.
     fn end_direction(&mut self) {
         if let Some((name, Stage::Devices(tally))) = self.current.take()
             && self.begun == self.devices

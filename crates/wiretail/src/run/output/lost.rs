@@ -85,8 +85,8 @@ impl LostList {
         text
     }
 
-    /// Returns whether the filter dropped the marked packets; `None` if no packet is marked, the device does
-    /// not filter by the mark, or the packets are not identified by their number.
+    /// Returns whether the filter dropped the marked packets. Returns `None` if no packet is marked, the
+    /// device does not filter by the mark, or the packets are not identified by their number.
     pub fn filtering(&self, trial: &Trial, summary: &Summary) -> Option<Filtering> {
         let filters = match trial.dut.kind {
             DutKind::Suricata | DutKind::Snort3 => matches!(trial.dut.rules, RuleSet::File(_)),

@@ -23,7 +23,7 @@ const PRIORITY_READER: u8 = 51;
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 /// Path of the list of online cores, relative to the root directory.
 const ONLINE: &str = "sys/devices/system/cpu/online";
-/// Time for which a core is observed before it counts as idle: twenty ticks of the kernel's accounting.
+/// Time for which a core is observed to check that it is idle. It is twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
 /// Maximum share of time for which other tasks may use a core that is used for packets.
 const BUSY_SHARE_MAX: f64 = 0.5;
@@ -119,9 +119,9 @@ impl CpuAssignment {
     }
 
     /// Returns the steps that move other tasks off the quiet cores for the run with this name. The steps also
-    /// disable the kernel's throttling of real-time threads: by default, a real-time thread that never sleeps
-    /// is stopped for 50 ms in each second. `stays` is an additional process that is not moved. If a profile
-    /// controls kernel workers, interrupts and throttling, only tasks are moved.
+    /// disable the kernel's throttling of real-time threads, which by default stops a real-time thread that
+    /// never sleeps for 50 ms in each second. `stays` is an additional process that is not moved. If a
+    /// profile controls kernel workers, interrupts and throttling, only tasks are moved.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list its cores.

@@ -44,7 +44,7 @@ pub fn record_all(
 }
 
 /// Returns notes on devices whose counters differ from the packets that the taps saw in all trials of the
-/// session. This applies to devices that are kept for several trials and report their counters only when they
+/// session. It concerns devices that are kept for several trials and report their counters only when they
 /// end.
 fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> Vec<String> {
     let mut taps = tap_records(topology);
