@@ -43,8 +43,8 @@ pub fn of(
     };
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    // Not computed in a search over bursts, in which departures always take longer than arrivals: the last
-    // burst leaves the device after it has arrived.
+    // This is not computed in a search over bursts. Departures always take longer than arrivals there,
+    // because the last burst leaves the device after it has arrived.
     if effort.over == Over::Rate {
         trial.stretch = stretch(&summary.pre, &summary.post);
     }
@@ -55,11 +55,11 @@ pub fn of(
     Ok(trial)
 }
 
-/// Adds the buffered packets to each result of a search over bursts, that is, the number of packets of a
-/// burst that the device held when the last packet arrived. If b packets arrive with a gap of g and leave
-/// with a gap of h, this number is b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets
-/// instead of time, where 1/g is the highest rate of the medium and 1/h is the throughput. Both g and h are
-/// medians of the gaps in one trial.
+/// Adds the number of buffered packets to each result of a search over bursts. This is the number of packets
+/// of a burst that the device held when the last packet arrived. If b packets arrive with a gap of g and
+/// leave with a gap of h, this number is b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in
+/// packets instead of time, where 1/g is the highest rate of the medium and 1/h is the throughput. Both g and
+/// h are the median gap in one trial.
 ///
 /// # Errors
 /// Returns an error if the results of a trial cannot be read.
@@ -91,9 +91,9 @@ fn missed(goal: &Goal, summary: &Summary) -> f64 {
     }
 }
 
-/// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals. A
-/// device that keeps up delays the last packet as long as the first. In an overloaded device, the last packet
-/// waits for all packets in the ring.
+/// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals.
+/// If a device keeps up, it delays the last packet as long as the first. In an overloaded device, the last
+/// packet waits for all packets in the ring.
 fn stretch(pre: &Capture, post: &Capture) -> f64 {
     let came = (pre.last_ns - pre.first_ns).max(1) as f64;
     let left = (post.last_ns - post.first_ns) as f64;

@@ -1,10 +1,10 @@
 //! Synthetic captures with known content, for `wiretail synth`.
 //!
-//! Writes the pair of pcap files that two taps around a device under test would record, with randomly
-//! injected loss, duplicates, reordering and delays, and the exact count of all injected events. Tests
-//! compare an analysis with these counts; benchmarks use captures of any length. Both files are written in
-//! one pass, with memory for the packets in flight only. The same seed gives the same bytes on every machine,
-//! because the random part uses integers only.
+//! Writes the pair of pcap files that two taps around a device under test would record. Loss, duplicates,
+//! reordering and delays are injected at random, and all injected events are counted exactly. Tests compare
+//! an analysis with these counts, and benchmarks use captures of any length. Both files are written in one
+//! pass, and only the packets in flight are kept in memory. The same seed gives the same bytes on every
+//! machine, because the random part uses integers only.
 //!
 //! The frames are Ethernet, IPv4 and UDP to port 53. The payload starts with a 4-byte little-endian counter
 //! and 0x55, as in MoonGen's MoonSniff. The device changes the last byte of the destination address, as an L2
@@ -22,21 +22,22 @@ use wiretail_schema::random;
 /// Options of the generator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SynthOptions {
-    /// Packets sent, at most 2^32, so that the counter does not repeat.
+    /// Number of packets to send. It is at most 2^32, so that the counter does not repeat.
     pub packets: u64,
     /// Offered load in packets per second, at most 100 million. Packets are evenly spaced except for a jitter
-    /// of up to 1 µs or a quarter of the gap; without it, the ingress timestamps would have a coarse
+    /// of up to 1 µs or a quarter of the gap. Without this jitter, the ingress timestamps would have a coarse
     /// granularity.
     pub rate_pps: u64,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Share of the packets that the device drops.
     pub loss: f64,
-    /// Share of the arriving packets that the ingress tap records twice, while they are in flight.
+    /// Share of the arriving packets that the ingress tap records twice. The second copy is recorded while
+    /// the packet is in flight.
     pub duplicate_pre: f64,
     /// Share of the arriving packets that the device sends twice.
     pub duplicate_post: f64,
-    /// Share of the arriving packets that are delayed until up to eight later ones have overtaken them.
+    /// Share of the arriving packets that are delayed until up to eight later packets have overtaken them.
     pub reorder: f64,
     /// Delay model of the device.
     pub latency: LatencyModel,
@@ -48,15 +49,17 @@ pub struct SynthOptions {
     pub start_ns: u64,
 }
 
-/// One-way delay of a device with one queue: a fixed part, a skewed body, and rare long stalls that also
-/// delay the following packets, as in real tails.
+/// One-way delay of a device with one queue. It consists of a fixed part, a variable part with a skewed
+/// distribution, and rare long stalls. As in real devices, a stall also delays the following packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyModel {
     /// Fixed part in ns, at least 2.
     pub base_ns: u64,
-    /// Median of the variable part in ns, which lies between a quarter and four times this value.
+    /// Median of the variable part, in ns. The variable part lies between a quarter of this value and four
+    /// times this value.
     pub body_ns: u64,
-    /// Shortest stall in ns. Stalls reach 128 times this length; each doubling is half as likely.
+    /// Length of the shortest stall, in ns. Stalls last up to 128 times as long, and each doubling of the
+    /// length is half as likely.
     pub tail_ns: u64,
     /// Share of the packets that meet a stall.
     pub tail_share: f64,
@@ -101,9 +104,9 @@ pub struct GroundTruth {
     pub duplicates_post: u64,
     /// Packets that arrived after a packet sent later, without second copies (RFC 4737).
     pub reordered: u64,
-    /// Packets with a stall of their own.
+    /// Packets that met a stall, except packets that only waited behind them.
     pub stalls: u64,
-    /// Smallest delay in ns; this and the following fields exclude second copies.
+    /// Smallest delay in ns. This field and the next two exclude second copies.
     pub min_delay_ns: u64,
     /// Largest delay in ns.
     pub max_delay_ns: u64,
@@ -229,7 +232,7 @@ struct Chance {
 
 impl Chance {
     fn new(share: f64) -> Self {
-        // Exact: scaling by a power of two only changes the exponent.
+        // The result is exact, because scaling by a power of two only changes the exponent.
         Self { below: (share * 2f64.powi(64)) as u128 }
     }
 
@@ -248,8 +251,8 @@ struct Fate {
     repeated_ns: Option<u64>,
 }
 
-/// The load generator's jitter, and the device under test, which is first in, first out except for packets
-/// that it delays.
+/// Simulates the load generator's jitter and the device under test. The device forwards packets in order,
+/// except for those that it delays.
 struct Device {
     random: Random,
     latency: LatencyModel,
@@ -269,8 +272,8 @@ struct Device {
 impl Device {
     fn new(options: &SynthOptions) -> Self {
         let gap_ns = 1_000_000_000 / options.rate_pps;
-        // Transmission time of the frame at 10 Gbit/s with preamble, check sequence and gap (24 bytes),
-        // limited so that the queue does not grow without bound.
+        // Transmission time at 10 Gbit/s of the frame, its preamble, check sequence and gap (24 bytes for
+        // these three). It is limited so that the queue does not grow without bound.
         let wire_ns = (options.frame_len as u64 + 24) * 8 / 10;
         Self {
             random: Random::new(options.seed),
@@ -287,7 +290,8 @@ impl Device {
         }
     }
 
-    /// Returns the lateness of the load generator, which never lets the next packet overtake.
+    /// Returns the lateness of the load generator. The lateness is so small that the next packet never
+    /// overtakes.
     fn jitter_ns(&mut self) -> u64 {
         self.random.next() % (self.gap_ns / 4).clamp(1, 1_000)
     }
@@ -302,7 +306,7 @@ impl Device {
         if self.reorder.happens(&mut self.random) {
             arrival_ns += self.gap_ns * (1 + self.random.next() % 8) + self.gap_ns / 2;
         }
-        // Before the packet arrives and before the next one departs.
+        // The time is before this packet arrives and before the next packet departs.
         let copied_ns = sent_ns + self.gap_ns.min(arrival_ns - sent_ns) / 2;
         let copied = self.duplicate_pre.happens(&mut self.random);
         let repeated = self.duplicate_post.happens(&mut self.random);
@@ -359,7 +363,7 @@ impl<W: Write> Egress<W> {
         self.ground_truth.in_flight_max = self.ground_truth.in_flight_max.max(self.in_flight.len() as u64);
     }
 
-    /// Writes all packets that have arrived by `now_ns`; packets sent later arrive later.
+    /// Writes all packets that have arrived by `now_ns`. Packets that are sent later also arrive later.
     fn write_until(&mut self, now_ns: u64) -> io::Result<()> {
         while self.in_flight.peek().is_some_and(|Reverse(next)| next.time_ns <= now_ns) {
             let Some(Reverse(arrival)) = self.in_flight.pop() else { break };

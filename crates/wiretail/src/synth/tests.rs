@@ -68,7 +68,7 @@ fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
             continue;
         }
         delays.push(record.time_ns - sent[&record.counter]);
-        // No packet is in flight for longer than a few thousand records here.
+        // Here, a packet is in flight for at most a few thousand records.
         let before = &post[position.saturating_sub(5_000)..position];
         ground_truth.reordered += u64::from(before.iter().any(|other| other.counter > record.counter));
     }
@@ -95,7 +95,7 @@ fn ground_truth_matches_recount_of_files() {
     for options in [busy(), nothing, all_lost, all_copied, SynthOptions { reorder: 1.0, ..busy() }] {
         let (ground_truth, pre, post) = pair(&options);
         let mut counted = recount(&read(&pre), &read(&post));
-        // Only the generator knows this.
+        // The files do not contain this number, so it is taken from the generator.
         counted.stalls = ground_truth.stalls;
         counted.in_flight_max = ground_truth.in_flight_max;
         assert_eq!(ground_truth, counted, "{options:?}");
@@ -144,7 +144,7 @@ fn times_ascend_and_copies_are_recorded_in_flight() {
 #[test]
 fn frames_are_valid_and_differ_in_one_byte() {
     for frame_len in [60, 61, 100, 1514] {
-        // More than 2^16 of the shorter frames, so that the identification field wraps.
+        // There are more than 2^16 of the shorter frames, so that the identification field wraps around.
         let packets = 7_000_000 / frame_len as u64;
         let (_, pre, post) = pair(&SynthOptions { packets, frame_len, flows: 3, ..SynthOptions::default() });
         let (pre, post) = (read(&pre), read(&post));
@@ -155,7 +155,7 @@ fn frames_are_valid_and_differ_in_one_byte() {
             assert_eq!(changed, [5], "last byte of the destination address");
             assert_eq!(frame[46], 0x55);
             assert_eq!(u16::from_be_bytes([frame[34], frame[35]]), 1024 + (ingress.counter % 3) as u16);
-            // A receiver sums everything, including the checksum, and gets all ones.
+            // A receiver adds up all words, including the checksum. The sum must be all ones.
             assert_eq!(checksum(sum(&frame[14..34])), 0, "IPv4");
             let udp = sum(&frame[26..34]) + 17 + (frame_len as u32 - 34) + sum(&frame[34..]);
             assert_eq!(checksum(udp), 0, "UDP");
@@ -174,7 +174,7 @@ fn same_seed_gives_same_bytes() {
 #[test]
 fn memory_is_bounded_by_packets_in_flight() {
     let (ground_truth, _, _) = pair(&SynthOptions { packets: 200_000, ..busy() });
-    // At one packet per microsecond, the longest delay in microseconds, plus some copies.
+    // At one packet per microsecond, this limit is the longest delay in microseconds, plus some copies.
     assert!(ground_truth.in_flight_max < ground_truth.max_delay_ns / 1_000 + 100, "{ground_truth:?}");
 }
 

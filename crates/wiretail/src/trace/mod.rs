@@ -98,8 +98,8 @@ fn wait(duration: Option<Duration>, stop: &AtomicBool) {
     }
 }
 
-/// Looks up the function names of a trace that was just recorded on this machine, and writes the trace's
-/// document with only the names that the trace uses.
+/// Looks up the function names of a trace that was just recorded on this machine. Writes the trace's
+/// document, which contains only the names that the trace uses.
 ///
 /// # Errors
 /// Returns an error if the trace cannot be read again or the document cannot be written.

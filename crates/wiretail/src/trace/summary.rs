@@ -185,7 +185,7 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
             Kind::Switch => "task switch".to_owned(),
             Kind::PageFaultUser => "page fault, user".to_owned(),
             Kind::PageFaultKernel => "page fault, kernel".to_owned(),
-            // End events and sends have no rows of their own.
+            // End events, and events that send an interrupt or call, have no separate rows.
             _ => String::new(),
         }
     };

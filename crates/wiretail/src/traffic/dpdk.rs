@@ -17,7 +17,7 @@ const HUGE_PAGES: u64 = 32;
 /// Memory of DPDK if it does not use huge pages, in MiB.
 const PLAIN_MIB: u32 = 256;
 
-/// Initialized DPDK, and the places that will become its ports.
+/// DPDK after its initialization, and the places that will become its ports.
 pub struct Started<'a> {
     pub eal: Eal,
     spaces: Vec<OpenPlace<'a>>,

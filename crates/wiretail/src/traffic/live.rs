@@ -1,5 +1,5 @@
-//! Shared parts of the commands on live traffic. They open interfaces, stop on signals and display progress
-//! lines.
+//! Functions shared by the commands on live traffic. They open interfaces, handle signals and display
+//! progress lines.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,7 +64,8 @@ impl Questions {
                 }
             });
             let result = work();
-            // This closes the handler's end, so that the thread reaches the end of the stream.
+            // This closes the signal handler's end of the stream, so that the thread reaches the end of the
+            // stream.
             signal_hook::low_level::unregister(self.signal);
             result
         })

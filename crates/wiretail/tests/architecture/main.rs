@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates of the workspace, each with the siblings that it may depend on, including build and development
-/// dependencies. `wiretail`, the command line, connects all of them.
+/// Crates of the workspace. Each is listed with the crates that it may depend on, including build and
+/// development dependencies. `wiretail`, the command-line program, depends on all of them.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("wiretail-schema", &[]),
     ("wiretail-analysis", &["wiretail-schema"]),
@@ -58,7 +58,7 @@ fn workspace() -> (Vec<Package>, PathBuf) {
     let packages = metadata["packages"].as_array().expect("packages").iter().map(|package| Package {
         name: text(&package["name"]),
         manifest: PathBuf::from(text(&package["manifest_path"])),
-        // Includes normal, development and build dependencies, under their original names.
+        // The list includes normal, development and build dependencies, by their original names.
         dependencies: package["dependencies"]
             .as_array()
             .expect("dependencies")

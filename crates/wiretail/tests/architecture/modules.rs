@@ -1,11 +1,13 @@
 //! Dependencies between the modules of a crate, read from its sources.
 //!
-//! The rule: at every level of a crate's module tree, the dependencies between siblings, each including its
-//! descendants, have no cycles. A child may use its parent's items, and a parent its children's, because a
-//! directory and its `mod.rs` are one module.
+//! The dependencies between sibling modules must not have cycles, at any level of a crate's module tree. A
+//! dependency of a module's descendant is a dependency of the module. A child may use items of its parent,
+//! and a parent may use items of its children, because a directory and its `mod.rs` are treated as one
+//! module.
 //!
-//! Sources are parsed as text: paths that start with `crate`, `super` or `self`, in `use` trees and in code.
-//! Re-exports (`pub use`) are followed to the module that defines the item. Tests inside a file are ignored.
+//! Sources are parsed as text. The parser finds paths that start with `crate`, `super` or `self`, in `use`
+//! trees and in code. Re-exports (`pub use`) are followed to the module that defines the item. Tests inside a
+//! file are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -79,7 +81,7 @@ impl Modules {
 
     /// Returns the module of a path: the longest prefix that is a module, after re-exports.
     fn target(&self, mut path: Names, reexports: &HashMap<Names, Names>) -> Option<Names> {
-        // Follows a re-export of a re-export, but not a cycle of them.
+        // Follows a re-export of a re-export, but does not follow a cycle of re-exports.
         for _ in 0..8 {
             let found = (1..=path.len()).rev().find(|len| reexports.contains_key(&path[..*len]));
             let Some(len) = found.filter(|len| !self.code.contains_key(&path[..*len])) else { break };
@@ -262,7 +264,7 @@ fn without_text(source: &str) -> String {
         } else if c == '"' {
             quoted(rest, '"').expect("a terminated string")
         } else if c == '\'' {
-            // A lifetime has no second quotation mark nearby.
+            // A character literal has a second quotation mark nearby, but a lifetime does not.
             quoted(rest, '\'')
                 .filter(|len| rest[1..].starts_with('\\') || rest[..*len].chars().count() == 3)
                 .unwrap_or(0)

@@ -1,6 +1,6 @@
-//! Rejects former names. `renames.tsv` has one rule per line: scope, old name, new name. The scope is a file
-//! or directory. A name is an identifier, a key in quotation marks, or, if it contains a slash, a path below
-//! the scope.
+//! Rejects former names. Each line of `renames.tsv` is a rule with a scope, an old name and a new name. The
+//! scope is a file or directory. A name is an identifier, a key in quotation marks, or, if it contains a
+//! slash, a path below the scope.
 //!
 //! Many old names are also ordinary English words. Comments are therefore ignored, and the scope of a rule is
 //! the place where its word was a term.

@@ -31,8 +31,8 @@ fn finds_shootdowns_and_recurrence_by_packets() {
     assert!(offset("offset_low_s") > 39.9 && offset("offset_high_s") < 40.8, "{best}");
     assert!(best["exact"] == true && (0.02..0.2).contains(&offset("chance")), "{best}");
 
-    // Snort does nothing at regular times here: in both of its captures, every pattern has a whole number of
-    // packets.
+    // Snort does nothing at regular times here. In both of its captures, the period of every pattern is a
+    // whole number of packets.
     let recurrences = found["periodicity"]["recurrences"].as_array().unwrap();
     assert!(recurrences.iter().all(|found| found["follows"] == "packets"), "{recurrences:?}");
     let weak = recurrences.iter().find(|found| found["period_packets"] == 128.0).expect("the weak one");

@@ -30,15 +30,15 @@ use crate::run::trial::interrupts::CoreCounters;
 use crate::run::trial::recorder::{Recorder, Watched};
 use crate::run::trial::store::LiveView;
 
-/// Time without any packet, after the generator has ended, until the missing packets count as lost.
+/// If no packet is seen for this time after the generator has ended, the missing packets are considered lost.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Upper bound on draining a device that has fallen behind.
+/// Maximum time to drain a device that has fallen behind.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// Longest time from the arrival of a packet at a tap until the packet is counted.
+/// Maximum time between the arrival of a packet at a tap and the update of the packet counts.
 const COUNTED: Duration = Duration::from_millis(100);
 /// Time for packets that are still in flight after the last departure.
 const LAST_IN_FLIGHT: Duration = Duration::from_millis(5);
-/// Minimum time by which the load generator may exceed its plan while it sends late packets.
+/// The load generator may exceed its planned duration by at least this time, to send late packets.
 const OVERTIME: Duration = Duration::from_secs(5);
 /// Interval at which the control thread checks the generator, the devices and the recorder.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -59,7 +59,7 @@ pub struct Sent {
     pub generator: GeneratorReport,
     /// The load generator's thread.
     pub thread: i32,
-    /// When packets were in flight, in ns of the monotonic clock.
+    /// Time during which packets were in flight, in ns of the monotonic clock.
     pub traffic: Range<u64>,
     /// Counters of devices that report them while they run.
     pub counted: Vec<Counted>,
@@ -118,7 +118,7 @@ impl TestbedContext<'_, '_, '_> {
     fn generator(&self, attempt: &Attempt<'_>) -> Result<LoadGenerator> {
         let mut plan = traffic::plan(attempt.trial, attempt.seed)?;
         plan.end = End::DurationNs(attempt.duration_ns);
-        // Frames that bypass the queueing discipline are not seen by a tap at the sender's end.
+        // A tap at the sender's end does not see frames that bypass the queueing discipline.
         let qdisc_bypass = !self.testbed.topology().tap_senders;
         let kind = match attempt.trial.traffic.socket {
             GeneratorSocket::Xdp if !qdisc_bypass => {

@@ -10,11 +10,11 @@ use wiretail_schema::experiment::Trial;
 
 use crate::run::trial::soak::LiveStats;
 
-/// Time that a trial takes in addition to sending: for building the testbed, starting the device and
+/// Time that a trial takes in addition to sending. It covers building the testbed, starting the device and
 /// evaluating the captures.
 pub const AROUND: Duration = Duration::from_millis(1500);
 
-/// Progress line of the current trial.
+/// Progress line for the current trial.
 pub struct Line {
     head: String,
     duration: Duration,

@@ -15,7 +15,7 @@ use crate::run::trial::execution::TrialExecution;
 use crate::run::trial::store::SOURCE;
 use crate::run::trial::validity;
 
-/// Returns the records of trial executions, including the devices' final reports. Writes the stalls of each
+/// Returns the record of each executed trial, including the devices' final reports. Writes the stalls of each
 /// trial into the trial's directory.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use crate::run::trial::store::{SOURCE, Store};
 const MEMORY_MAX: u64 = 256 << 20;
 /// Memory per packet in a ring, in bytes, including its share of the unused space in a block.
 const PACKET_LEN: u64 = 160;
-/// Duration of the traffic that the rings hold while streaming.
+/// Duration of traffic for which the rings have space while streaming.
 const HELD: Duration = Duration::from_secs(3);
 /// Interval between reads while streaming. It is short because the reader may share the generator's core.
 const READ_EVERY: Duration = Duration::from_millis(10);
@@ -51,7 +51,8 @@ impl Watched {
         Self { ways, missing: AtomicI64::new(0), seen: AtomicU64::new(0) }
     }
 
-    /// Packets that were seen at ingress and not yet at egress: in flight, or lost.
+    /// Number of packets that were seen at ingress and not yet at egress. These packets are in flight or
+    /// lost.
     pub fn missing(&self) -> i64 {
         self.missing.load(Ordering::Relaxed)
     }
@@ -68,8 +69,8 @@ impl Watched {
     }
 }
 
-/// Returns the size of each tap's ring, for `taps` taps that see `packets` packets in `duration_ns`, and
-/// whether the packets must be streamed.
+/// Returns the size of each tap's ring, and whether the packets must be streamed. Each of the `taps` taps is
+/// assumed to see `packets` packets in `duration_ns`.
 pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) -> (RingPlan, bool) {
     let whole = RingPlan {
         packets: packets + packets / 10 + 1000,
@@ -124,7 +125,7 @@ pub fn start<'scope, 'env: 'scope>(
             };
             let reports = intake.finish(&mut timestamper)?;
             watched.restart();
-            // After the last trial, nothing receives these reports.
+            // After the last trial, these reports have no receiver.
             let Some(next) = next else { return Ok(reports) };
             let _ = tell.send(reports);
             store = next;
@@ -163,7 +164,7 @@ impl<'env> Recorder<'_, 'env> {
 /// The next store; `None` to stop.
 type Next<'a> = Option<Box<dyn Store + 'a>>;
 
-/// Waits without reading: the rings hold all packets.
+/// Waits without reading, because the rings hold all packets.
 fn wait<'a>(
     timestamper: &mut Timestamper,
     asked: &Receiver<Box<dyn Store + 'a>>,
@@ -191,7 +192,7 @@ fn stream<'a>(
             Err(RecvTimeoutError::Timeout) => {}
             asked => return Ok(asked.ok()),
         }
-        // The clock is read before the taps are. The kernel has then delivered every packet that is older
+        // The clock is read before the taps. By then, the kernel has delivered every packet that is older
         // than this time minus the handover time.
         let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
         timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));

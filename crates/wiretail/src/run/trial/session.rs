@@ -1,6 +1,6 @@
 //! A session builds the testbed, starts the devices, executes trials, and removes the testbed. It executes
 //! one trial, or several trials that differ only in their traffic (`trial.device = "kept"`). The result of
-//! each trial is a record with the captures of all taps, or with the live results of a soak.
+//! each trial is a record, together with the captures of all taps or the live results of a soak.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     profile::refuse(trial)?;
     tracing::refuse(trial)?;
     if trial.trial.device == DeviceLifetime::Kept {
-        // These features start with a device or cover its whole lifetime.
+        // These features start together with a device or cover its whole lifetime.
         let dut = &trial.dut;
         let counted = [
             ("dut.delay", dut.delay.ns_unsigned()),

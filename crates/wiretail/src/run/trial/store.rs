@@ -17,10 +17,10 @@ use crate::run::testbed::topology::{TapPlace, Topology};
 use crate::run::testbed::traffic;
 use crate::run::trial::soak::{LiveStats, Soak, SoakSettings, WINDOW_NS};
 
-/// Source of the timestamps. It is the kernel, because a veth has no clock.
+/// Source of the timestamps. A veth has no clock, so the kernel takes them.
 pub const SOURCE: TimestampSource = TimestampSource::KernelSoftware;
 
-/// Maximum number of packets for which `trial.capture = "auto"` keeps every packet.
+/// With `trial.capture = "auto"`, every packet is kept if a trial has at most this number of packets.
 const KEPT_MAX: u64 = 20_000_000;
 
 /// Receives the packets of the taps, in order per tap.

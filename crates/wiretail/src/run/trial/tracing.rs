@@ -100,7 +100,7 @@ pub fn start(
     let in_sender = testbed.topology().middle != Middle::Ports;
     let roles = TraceRoles {
         schema: ROLES_SCHEMA.to_owned(),
-        // The kernel's own devices run on the generator's core, which equals the device's core here.
+        // The kernel's own devices run on the generator's core, so the device's core is that core here.
         core: assignment.device,
         fifo: assignment.fifo,
         polls: polls(trial, in_sender),

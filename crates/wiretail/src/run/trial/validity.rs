@@ -68,8 +68,8 @@ pub fn faults(
         ));
     }
     let duration_ns = trial.trial.duration.ns as f64;
-    // The stalls of two roles may add up to more than the trial's duration, but a limit of 100 % means no
-    // limit.
+    // The stalls of two roles may add up to more than the trial's duration. A limit of 100 % must still mean
+    // that there is no limit.
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
     if long_ns > trial.trial.stall_share.fraction() * duration_ns {
         faults.push(format!(
@@ -213,7 +213,7 @@ mod tests {
     fn log(stalls: &[(u64, u64)]) -> StallLog {
         let mut log = StallLog::default();
         for (start, duration) in stalls {
-            // Not skip(): a preemption of this test would count as one of the loop.
+            // skip() is not used here, because a preemption of this test would be attributed to the loop.
             log.begin(*start);
             log.tick(start + duration);
         }
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn stall_share_of_full_duration_is_no_limit() {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 0, uncertainty_ns: 1 };
-        // Two roles on one busy core: each one stalls while the other runs.
+        // If two roles share a busy core, each one stalls while the other runs.
         let (first, second) = (log(&[(1_000_000, 900_000_000)]), log(&[(901_000_000, 900_000_000)]));
         let stalls = stalls(&first, Some(&second), &(0..u64::MAX), &clock);
         let generator = GeneratorRecord {

@@ -45,7 +45,7 @@ pub(super) fn run(
     let mut reports = taps.drain(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
     for (report, written) in reports.iter_mut().zip(&file.written) {
         if report.packets >= file.most {
-            // Packets that did not fit into memory arrived after the last requested packet.
+            // The packets that did not fit into memory arrived after the last requested packet.
             report.drops = 0;
         }
         report.packets = *written;

@@ -16,7 +16,7 @@ pub(super) struct Watch<'a> {
     end: Option<Duration>,
     /// Requested packets per tap.
     most: u64,
-    /// When the first tap reached that number.
+    /// Time at which the first tap reached that number.
     full_since: Option<Instant>,
     stop: &'a AtomicBool,
     progress: ProgressLine,

@@ -9,7 +9,7 @@ use wiretail_schema::random::Random;
 
 use crate::support::{WIRETAIL, fail, folder, synth};
 
-/// Address space of the program, limited by the kernel to bound its memory use.
+/// Maximum size of the program's address space. The kernel enforces this limit, which bounds memory use.
 const MEMORY_KIB: u32 = 256 * 1024;
 const SECONDS: u32 = 60;
 
@@ -102,12 +102,12 @@ fn damaged_captures_give_error_or_flag() {
         let damaged = folder.path().join(format!("damaged-{variant}"));
         fs::write(&damaged, damage(original, &mut random)).expect("a damaged capture");
         let what = format!("variant {variant}");
-        // Damage either side.
+        // Damages one of the two captures.
         let ended_well =
             if variant % 2 == 0 { check(&damaged, &post, &what) } else { check(&post, &damaged, &what) };
         if ended_well { results += 1 } else { errors += 1 }
     }
-    // Both outcomes must occur, or the damage is not effective.
+    // Both outcomes must occur. Otherwise, the damage has no effect.
     assert!(results >= 20 && errors >= 20, "{results} results, {errors} errors");
 }
 
@@ -171,7 +171,7 @@ fn flags_truncated_capture() {
     assert_eq!(found["matching"]["lost_at_end"], 500);
 }
 
-/// Packets in flight at the end of a truncated capture do not count as lost.
+/// Packets in flight at the end of a truncated capture are not counted as lost.
 #[test]
 fn truncated_egress_capture_misses_no_budget() {
     let folder = folder();
@@ -190,8 +190,8 @@ fn truncated_egress_capture_misses_no_budget() {
     }
 }
 
-/// A megabyte that decompresses to a gigabyte of zeros is read as a stream or rejected, but not kept in
-/// memory.
+/// A megabyte that decompresses to a gigabyte of zeros is either read as a stream or rejected. It is never
+/// held in memory as a whole.
 #[test]
 fn decompression_bomb_uses_little_memory() {
     let folder = folder();

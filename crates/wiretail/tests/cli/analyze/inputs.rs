@@ -52,7 +52,7 @@ fn reads_compressed_piped_and_byte_swapped_captures() {
         to
     };
     assert_eq!(numbers(&analyze([big_endian(&pre), big_endian(&post)])), expected);
-    // Standard input, and process substitution for both captures.
+    // Tests standard input for one capture, and process substitution for both captures.
     let run = |command: &str| -> Value {
         let output = Command::new("bash")
             .args(["-c", command, WIRETAIL])
@@ -135,7 +135,7 @@ fn reads_both_taps_from_one_file() {
     let found = analyze([path, "--pre-interface", "ingress", "--post-interface", "egress"]);
     assert_eq!(numbers(&found), expected);
     assert_eq!((found["pre"]["interface"].as_u64(), found["post"]["interface"].as_u64()), (Some(0), Some(1)));
-    // From a pipe, which can be read only once for both taps.
+    // The file is read from a pipe, which can be read only once for both taps.
     let command = "cat \"$1\" | \"$0\" analyze --json - --pre-interface ingress --post-interface egress";
     let output =
         Command::new("bash").args(["-c", command, WIRETAIL, path]).stdin(Stdio::null()).output().unwrap();
@@ -144,8 +144,8 @@ fn reads_both_taps_from_one_file() {
     assert!(message.contains("eth7") && message.contains("ingress"), "{message}");
 }
 
-/// A recorder may write each tap after the trial. Long parts of the file are then without packets of one tap,
-/// which must not count as its end.
+/// A recorder may write the taps one after the other after the trial. Long parts of the file then contain no
+/// packets of one tap. The reader must not mistake such a part for the end of the tap.
 #[test]
 fn reads_taps_stored_one_after_the_other() {
     let folder = folder();

@@ -17,8 +17,8 @@ fn delay(event: &Value) -> i64 {
     number(event, "/post_ns") - number(event, "/pre_ns")
 }
 
-/// The published pair with injected events. Its counter starts at 945, and the second copy of packet 100
-/// shifts the following positions by one.
+/// The published pair of captures with injected events. Its counter starts at 945. The second copy of packet
+/// 100 shifts the positions of the following packets by one.
 #[test]
 fn finds_published_mutations() {
     let Some(captures) = shared_captures() else { return };
@@ -36,7 +36,8 @@ fn finds_published_mutations() {
     assert_eq!(events(&found, "duplicate-pre")[0]["pre_index"], 101);
     assert_eq!(number(&found, "/matching/duplicates_post"), 1);
     assert_eq!(events(&found, "duplicate-post")[0]["key"], format!("{:#x}", 945 + 200));
-    // A zero and a negative latency, and two near 5 s, one of them beyond the window and one just within.
+    // One packet has a latency of zero, and one has a negative latency. Two have latencies near 5 s: one
+    // beyond the window and one just within it.
     assert_eq!((number(&found, "/matching/zero"), events(&found, "zero").len()), (1, 1));
     assert_eq!(number(events(&found, "zero")[0], "/pre_index"), position(400));
     let negative: Vec<(i64, i64)> =
@@ -54,13 +55,13 @@ fn finds_published_mutations() {
     assert_eq!(number(&found, "/reordering/reordered"), 3);
     let reordered: Vec<i64> = events(&found, "reordered").iter().map(|e| number(e, "/pre_index")).collect();
     assert_eq!(reordered, [600, 601, 1000].map(position));
-    // Packet 602 overtook packets 600 and 601 nearly 5 s before.
+    // Packet 602 overtook packets 600 and 601 by nearly 5 s.
     assert!((4_999_000_000..5_000_000_000).contains(&number(&found, "/reordering/max_late_time_ns")));
     assert_eq!(number(&found, "/reordering/late_time_unknown"), 0);
 }
 
-/// Under the published rule, the packets with another TTL (800) and another byte 63 (900) are different
-/// packets; the packet with another byte 64 (901) is not. The invariant key ignores the TTL.
+/// In packets 800, 900 and 901, the TTL, byte 63 and byte 64 differ between the taps. The published rule does
+/// not recognize 800 and 900, but recognizes 901. The invariant key ignores the TTL.
 #[test]
 fn finds_published_mutations_with_other_keys() {
     let Some(captures) = shared_captures() else { return };
@@ -143,7 +144,7 @@ fn handles_many_flows_long_queues_and_trim() {
         &["--packets", "40k", "--flows", "100", "--rate", "1Mpps", "--base", "10ms", "--loss", "0.01"],
     );
     let found = analyze([&pre, &post]);
-    // Ten thousand packets in flight at a time, far more than the queue holds.
+    // Ten thousand packets are in flight at a time, which is far more than the queue can hold.
     assert!(number(&ground_truth, "/in_flight_max") > 9000);
     assert_eq!(number(&found, "/matching/lost"), number(&ground_truth, "/lost"));
     assert_eq!(number(&found, "/matching/matched"), number(&ground_truth, "/arrived"));
@@ -158,7 +159,7 @@ fn handles_many_flows_long_queues_and_trim() {
     let arguments = [pre.as_os_str(), post.as_os_str(), "--trim".as_ref(), "20ms".as_ref()];
     let trimmed = analyze(arguments);
     assert_eq!(number(&trimmed, "/matching/trim_ns"), 20_000_000);
-    // One packet more or less, depending on the jitter of the first packet.
+    // The number may differ by one packet, depending on the jitter of the first packet.
     assert!((19_995..=20_005).contains(&number(&trimmed, "/loss/sent")));
     let message = crate::support::fail([
         "analyze".as_ref(),

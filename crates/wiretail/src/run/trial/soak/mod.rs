@@ -1,12 +1,12 @@
 //! A soak: a live measurement of any duration, in constant memory and with a bounded log.
 //!
-//! Packets are passed in as the taps are drained ([`Soak::packet`], [`Soak::advance`]). About once a second,
+//! Packets are added while the taps are drained ([`Soak::packet`], [`Soak::advance`]). About once a second,
 //! [`Soak::tick`] appends the packets' outcomes to `intervals.log` in the trial's directory. [`soak_summary`]
 //! computes the result from that log, even if the soak was killed.
 //!
 //! Read the time *before* draining the taps, subtract the maximum time between a packet's timestamp and its
-//! arrival in the ring, and pass the result to `advance`. All packets with timestamps before the resulting
-//! time have then been added.
+//! arrival in the ring, and pass the result to `advance`. This guarantees that all packets with earlier
+//! timestamps have been added.
 
 use std::path::{Path, PathBuf};
 

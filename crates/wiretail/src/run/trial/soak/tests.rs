@@ -24,7 +24,8 @@ fn settings() -> SoakSettings {
     }
 }
 
-/// Builds a frame of 70 bytes: Ethernet, IPv4, UDP and the load generator's signature.
+/// Builds a frame of 70 bytes that contains Ethernet, IPv4 and UDP headers and the load generator's
+/// signature.
 fn frame(sequence: u64) -> [u8; 70] {
     let mut frame = [0; 70];
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -36,7 +37,7 @@ fn frame(sequence: u64) -> [u8; 70] {
     frame
 }
 
-/// A constant stream with delays over more than three octaves; 1 of 1000 packets is lost and 1 of 5000 is
+/// A constant stream whose delays span more than three octaves. 1 of 1000 packets is lost, and 1 of 5000 is
 /// very late.
 struct Source {
     rate_pps: i64,
@@ -61,7 +62,7 @@ impl Source {
         match sequence % 5000 {
             n if n % 1000 == 999 => None,
             2500 => Some(400_000 + (noise % 900_000) as i64),
-            // Roughly log-uniform from 4 to 32 us.
+            // The distribution is approximately log-uniform from 4 to 32 us.
             _ => Some((4096 << (noise % 3)) + ((mixed >> 20) % (4096 << (noise % 3))) as i64),
         }
     }
@@ -194,7 +195,7 @@ fn memory_and_log_rate_stay_constant() {
         late as f64 / 1e6,
         rate / 1e6,
     );
-    // One gigabyte in 40 hours.
+    // This limit amounts to one gigabyte in 40 hours.
     assert!(bytes < 6944, "{bytes} bytes of log per second");
     assert_eq!(soak.finish().unwrap().0.summary.loss.sent, seconds as u64 * 100_000);
 }
