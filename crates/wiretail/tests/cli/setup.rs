@@ -76,7 +76,7 @@ fn install_needs_root() {
         return;
     };
     let name = part["part"].as_str().expect("a name");
-    // As nobody, or, if this is not root, as the current user.
+    // Runs as nobody if the test is run by root, and as the current user otherwise.
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -63,7 +63,7 @@ fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
         let sender = scope.spawn(move || {
             pin(0).expect("pinned");
             while !stop.load(Ordering::Relaxed) {
-                // More than any allocator keeps for reuse.
+                // The size is larger than any memory that an allocator keeps for reuse.
                 let mut mapped = vec![0_u8; 64 << 20];
                 mapped[4096] = 1;
                 drop(std::hint::black_box(mapped));
@@ -138,7 +138,7 @@ fn parser_matches_kernel_output() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
-    // Drain only after the kernel has printed: reading consumes events.
+    // The trace is drained only after the kernel has printed it, because reading consumes events.
     let spec = TraceSpec {
         drain_every: Duration::from_secs(3600),
         ..TraceSpec::new(folder.path(), CoreSet::new([WATCHED as u32]))

@@ -1,4 +1,5 @@
-//! `generate`, `forward` and `capture` in separate namespaces. Need root, and print `SKIPPED` without it.
+//! Tests of `generate`, `forward` and `capture` in separate namespaces. They need root, and print `SKIPPED`
+//! without it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,7 +21,7 @@ pub struct Bed {
 impl Bed {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Unlike the names of `wiretail run`, because its tests look for leftovers by name.
+        // The names differ from those of `wiretail run`, because its tests search for leftovers by name.
         let prefix = format!("wtt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bed = Self { prefix };
         let script = r#"set -e

@@ -13,7 +13,8 @@ use crate::traffic::{Bed, capture, frames, generate, json};
 
 const RATE: &str = "5kpps";
 
-/// Runs one test at a time: each test spins on a separate core, and DPDK's rings do not cover long pauses.
+/// Runs one test at a time. Each test spins on a separate core, and the rings of DPDK would overflow during
+/// long pauses.
 static CORE: Mutex<()> = Mutex::new(());
 
 fn turn() -> Option<MutexGuard<'static, ()>> {
@@ -78,7 +79,7 @@ fn dpdk_takes_at_most_one_batch() {
     let bed = Bed::new();
     for batch in [1, 4, 32] {
         let forwarder = forwarder(&bed, &["--batch", &batch.to_string()]);
-        // All of them are queued when it continues.
+        // All packets are queued when the forwarder continues.
         forwarder.running.signal("-STOP");
         generate(&bed.place("gen/out"), &["--rate", "1Mpps", "--packets", "64", "--burst", "64"]);
         forwarder.running.signal("-CONT");

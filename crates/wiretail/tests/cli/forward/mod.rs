@@ -173,7 +173,7 @@ fn killed_redirection_leaves_no_program() {
     let mut forwarder =
         Forwarder::start(&[&input, &output, "--socket", "xdp-redirect", "--both-directions", "--json"]);
     assert_eq!([program_on(&bed, "in"), program_on(&bed, "out")], [true; 2]);
-    // GRO is off at the peers, and programs on the two interfaces do not replace it.
+    // GRO is off at the peers, and the programs on the two interfaces cannot be used in its place.
     for link in ["in", "out"] {
         assert!(forwarder.hint().contains(link));
         let warning = forwarder.hint();

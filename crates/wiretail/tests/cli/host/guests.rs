@@ -1,6 +1,6 @@
-//! Audits in virtual machines with Debian's kernels: their boot command lines compared with the settings in
-//! effect. Needs QEMU, busybox and the kernels that `wiretail setup vm` downloads; prints `SKIPPED`
-//! otherwise. With `WIRETAIL_KEEP_RECORDS=DIRECTORY`, keeps the records.
+//! Audits in virtual machines with Debian's kernels. The boot command lines are compared with the settings in
+//! effect. The tests need QEMU, busybox and the kernels that `wiretail setup vm` downloads, and print
+//! `SKIPPED` if these are missing. If `WIRETAIL_KEEP_RECORDS=DIRECTORY` is set, the records are kept.
 
 use std::fs;
 use std::io::Read;
@@ -17,10 +17,11 @@ use wiretail_schema::host::audit::{Audit, Verdict};
 
 use crate::support::{WIRETAIL, folder, succeed};
 
-/// The papers' optimized mode without settings for real processors only; memory and pages as in the guest.
+/// The optimized mode of the papers, without the settings that only real processors have. Memory and pages
+/// are those of the guest.
 const TUNED: &str = "isolcpus=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-3 rcu_nocb_poll irqaffinity=0 tsc=reliable \
                      mce=ignore_ce audit=0 nmi_watchdog=0 skew_tick=1 nosoftlockup transparent_hugepage=madvise hugepages=16";
-/// A misspelled word, and a clock that software emulation does not have.
+/// One parameter is misspelled, and one selects a clock that software emulation does not have.
 const SLIPPED: &str =
     "isolcpu=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-2 irqaffinity=0 clocksource=tsc";
 /// Time limit of a guest in software emulation on a busy machine.
@@ -100,7 +101,7 @@ fn console(mut command: Command) -> String {
         String::from_utf8_lossy(&text).into_owned()
     });
     let ended = receiver.recv_timeout(PATIENCE);
-    // The guest has ended, or is stopped here.
+    // The guest has ended by itself or is stopped here.
     let _ = child.kill();
     child.wait().expect("ended");
     let text = reader.join().expect("no panic");
@@ -148,7 +149,7 @@ fn tuned_guest_has_boot_settings_in_effect() {
         {
             assert_eq!(found(&audit, rule).0, Verdict::Good, "{name}: {rule}");
         }
-        // The rt kernel has none.
+        // The rt kernel does not support transparent huge pages.
         assert_eq!(found(&audit, "thp").0, if kind == Kernel::Rt { Verdict::NotHere } else { Verdict::Good });
         let realtime = found(&audit, "realtime-kernel").2 == Some("PREEMPT_RT");
         assert_eq!(realtime, kind == Kernel::Rt);
@@ -177,7 +178,7 @@ fn audit_finds_ineffective_settings_of_guest() {
     assert!(slip.detail.contains("\"isolcpu\"; did you mean isolcpus?"), "{}", slip.detail);
     assert_eq!(found(&audit, "isolcpus"), (Verdict::Improvable, None, Some("none")));
     assert_eq!(found(&audit, "nohz-full").0, Verdict::Good);
-    // nohz_full includes the callbacks of its cores.
+    // nohz_full also moves the RCU callbacks off its cores.
     assert_eq!(found(&audit, "rcu-nocbs"), (Verdict::Good, Some("rcu_nocbs=1-2"), Some("1-3")));
     let (verdict, requested, effective) = found(&audit, "clocksource");
     assert_eq!(requested, Some("clocksource=tsc"));

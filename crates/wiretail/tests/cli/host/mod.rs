@@ -95,8 +95,8 @@ fn plan_lists_changes_and_writes_files() {
     assert!(here.contains("profile regular, role "), "{here}");
 }
 
-/// GRUB executes its drop-in as shell code: it must remove the words that the plan decides on, and keep the
-/// others.
+/// GRUB executes its drop-in as shell code. The drop-in must remove the parameters that the plan sets, and
+/// keep all others.
 #[test]
 fn grub_drop_in_changes_only_its_words() {
     let folder = folder();
@@ -120,7 +120,7 @@ fn grub_drop_in_changes_only_its_words() {
     }
 }
 
-/// The kernel takes text between quotes as one word, including blanks.
+/// The kernel treats text between quotes as one word, even if it contains blanks.
 #[test]
 fn grub_drop_in_keeps_quoted_blanks() {
     let folder = folder();
@@ -173,7 +173,7 @@ fn audit_without_root_names_unreadable_files() {
         println!("SKIPPED: {test}: setpriv can't become nobody here; it needs root");
         return;
     }
-    // Two audits follow: no other test may change the machine in between.
+    // No other test may change the machine between the following two audits.
     let Some(_turn) = bed::live() else { return };
     let common = ["host", "audit", "--cores", "0", "--role", "bare", "--watch", "50ms"];
     let ask = |more: &[&str]| {

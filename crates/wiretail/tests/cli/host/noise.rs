@@ -1,5 +1,5 @@
-//! `wiretail host noise` on cores of this machine. Asserts no length of a gap, only what holds for all
-//! lengths.
+//! `wiretail host noise` on cores of this machine. The tests assert only facts that do not depend on the
+//! lengths of gaps.
 
 use std::fs;
 use std::process::Command;
@@ -47,7 +47,7 @@ fn measures_core_without_root_and_trace() {
     let waits: Vec<u64> =
         core["floor"].as_array().expect("a floor").iter().map(|value| number(&value["wait_ns"])).collect();
     assert!(waits.is_sorted() && waits.last() == Some(&number(&core["longest_ns"])), "{waits:?}");
-    // A busy core may have had no time for enough work samples.
+    // A busy core may not have had enough time to take the required number of work samples.
     let speed = &core["speed"];
     assert!(speed.is_null() || number(&speed["p10_ns"]) <= number(&speed["p90_ns"]), "{speed}");
 }
@@ -118,7 +118,7 @@ fn identifies_injected_interference() {
             "--duration",
             "900ms",
             "--trace",
-            // Otherwise another task on that core is interrupted instead of the loop.
+            // Otherwise, another task on that core would be interrupted instead of the loop.
             "--fifo",
             "50",
             "--inject",
@@ -134,7 +134,7 @@ fn identifies_injected_interference() {
         let core = &found["cores"][0];
         let rows = core["causes"]["causes"].as_array().expect("causes");
         let named: u64 = rows.iter().map(|row| number(&row["total_ns"])).sum();
-        // Parts shorter than half a microsecond have no cause, and events may be missing.
+        // Parts shorter than half a microsecond have no cause, and some events may be missing.
         assert!(named <= number(&core["total_ns"]), "{planted}: {named}");
     }
 }

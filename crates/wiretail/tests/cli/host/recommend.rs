@@ -105,13 +105,13 @@ fn own_run_is_evidence() {
     assert_eq!((found.runs[0].trials, found.runs[0].valid), (2, 2), "{:?}", found.runs);
     assert_eq!(stand(&found, Advice::HardwareTimestamps), Stand::Follow);
     assert_eq!(stand(&found, Advice::Virtualisation), Stand::NoEvidenceYet);
-    // A host other than the audited one.
+    // The note reports that the run was made on a different host from the audited one.
     assert_eq!(found.notes.len(), 1);
     let row = found.matrix.rows.iter().find(|row| row.deployment == Deployment::Bare).expect("bare");
     let loads: Vec<&str> = row.latency.iter().map(|load| load.load.as_str()).collect();
     assert_eq!(row.trials, 2, "{row:?}");
     assert!(loads.contains(&"skeleton, 2 kpps") && loads.contains(&"bridge, 2 kpps"), "{loads:?}");
-    // A few thousand packets are too few for p99.9, and are marked as such.
+    // A few thousand packets are not enough for p99.9, so the percentile is marked.
     let first = &row.latency[0].delays[0];
     let record = bed.trials().into_iter().find(|record| record["number"] == first.trials[0].trials[0]);
     let count = bed.summary(&record.expect("its trial"), 0)["delay"]["count"].as_u64();

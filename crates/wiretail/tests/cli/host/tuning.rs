@@ -16,10 +16,10 @@ use crate::run::bed;
 use crate::support::{WIRETAIL, fail, folder, succeed, wiretail};
 
 const GUEST: &str = include_str!("../../../../wiretail-analysis/tests/hosts/guest.txt");
-/// Number of times that `apply` is killed, each time at another moment.
+/// Number of times that `apply` is killed, each time at a different moment.
 const KILLS: u32 = 20;
 
-/// Writes the recorded guest as files, with configuration directories, one of them in use.
+/// Writes the recorded guest as files. Also creates configuration directories, one of which is in use.
 fn tree() -> tempfile::TempDir {
     let root = folder();
     let write = |path: &str, text: &str| {
@@ -120,7 +120,8 @@ fn apply_persists_until_revert() {
     );
     let undone = succeed(["host", "revert", "--root", &root]);
     assert!(undone.contains("changes undone") && undone.contains("update-grub"), "{undone}");
-    // The tree shows the selection as the kernel does; the value that is written back is the word alone.
+    // The selected word alone was written back. The kernel then shows all words, with the selected one in
+    // brackets, so the test writes this form into the tree.
     let choice = tree.path().join("sys/kernel/mm/transparent_hugepage/enabled");
     assert_eq!(fs::read_to_string(&choice).expect("read"), "always\n");
     fs::write(&choice, "[always] madvise never\n").expect("written");
@@ -139,7 +140,7 @@ fn apply_persists_until_revert() {
 fn revert_restores_changes_of_killed_apply() {
     let tree = tree();
     let root = tree.path().display().to_string();
-    // Like the kernel, a file that accepts a word shows that word.
+    // If a file accepts a word, it then shows this word, as in the kernel.
     fs::write(tree.path().join("sys/kernel/mm/transparent_hugepage/enabled"), "always\n").expect("written");
     fs::create_dir_all(tree.path().join("var/lib")).expect("made");
     let before = content(tree.path());
@@ -155,8 +156,8 @@ fn revert_restores_changes_of_killed_apply() {
     assert!(killed > 0, "none of {KILLS} was killed before its end");
 }
 
-/// At its end, a run restores the values that it read at its start. Changes by apply or revert in between
-/// would be lost.
+/// At its end, a run restores the values that it read at its start. If apply or revert changed values during
+/// a run, these changes would be lost.
 #[test]
 fn apply_is_refused_while_run_has_same_files() {
     let tree = tree();
@@ -195,7 +196,7 @@ fn kill_at_moments(arguments: &[&str], whole: Duration, check: impl Fn()) -> u32
     killed
 }
 
-/// Restores this machine, also if a test fails.
+/// Restores this machine, even if a test fails.
 struct PutBack;
 
 impl Drop for PutBack {
@@ -282,7 +283,7 @@ fn revert_after_reboot_restores_files_only() {
     let told = wiretail(["host", "revert"]);
     let has_files = Path::new("/etc/sysctl.d/99-wiretail.conf").exists();
     let changed = changed_since(&before).len();
-    // A reboot would have done this.
+    // A reboot would have had the same effect.
     fs::create_dir_all("/var/lib/wiretail/host").expect("made");
     fs::write(journal, text).expect("written");
     succeed(["host", "revert"]);

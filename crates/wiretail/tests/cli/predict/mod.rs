@@ -30,7 +30,7 @@ fn reproduces_published_capacities_from_published_medians() {
     println!("{text}");
     let found = predict(&["capacity", "--from", &file]);
     let deployments = found["deployments"].as_array().unwrap();
-    // As published: interrupt time in us per second, R_max in kpps.
+    // The published values: interrupt time in us per second, and R_max in kpps.
     let published = [(2949.9, 87.4), (8891.6, 78.7), (2949.9, 69.7), (8891.6, 65.6)];
     assert_eq!(deployments.len(), published.len());
     for (deployment, (interrupts_us, max_kpps)) in deployments.iter().zip(published) {
@@ -139,7 +139,7 @@ fn predicts_capacity_from_run_with_counters_or_trace() {
     let costs = ["--interrupt-cost", "LOC=4us", "--interrupt-cost", "TLB=100us", "--cpu", "1"];
     let found = &predict(&with(&costs))["deployments"][0];
     let capacity = &found["capacity"];
-    // In 2 s: 4 us at 250 per second, and 100 us at 10 per second.
+    // In 2 s, interrupts of 4 us occur at 250 per second, and interrupts of 100 us at 10 per second.
     assert_eq!(capacity["interrupts_ns"]["value"], 2_000_000.0);
     let cpu = &capacity["cpu_ns"];
     assert!((cpu["value"].as_f64().unwrap() - 10_000.0).abs() < 200.0, "{cpu}");
@@ -195,7 +195,7 @@ fn predicts_capacity_from_run_with_counters_or_trace() {
     let page = page(&with(&costs), folder.path());
     assert!(page.contains("trial 2 (trial2)") && page.contains("<strong>OPEN</strong>"), "{page}");
 
-    // Traced: only the causes that take the core count.
+    // The trial is traced, so only the causes that take the core from the device are included.
     let cause = |kind: &str, events: u64, total_ns: u64| {
         json!({"kind": kind, "name": "", "events": events, "total_ns": total_ns, "tail_packets": 0,
                "tail_ns": [0, 0, 0], "tail_queued_ns": 0, "longest_ns": 0, "without_ns": []})
@@ -243,7 +243,7 @@ fn simulates_interrupts_and_compares_with_measurement() {
     let page = page(&paged, folder.path());
     assert!(page.contains("Predicted and measured") && page.contains("data-figure=\"interrupt-sampling\""));
     assert!(text.contains("longest wait") && text.contains("simulated"), "{text}");
-    // The same seed gives the same result, another one gives other phases.
+    // The same seed gives the same result. Another seed gives other phases.
     let seeded = |seed: &str| succeed(with(&["--json", "--seed", seed]));
     assert_eq!(seeded("7"), seeded("7"));
     assert_ne!(seeded("7"), seeded("8"));

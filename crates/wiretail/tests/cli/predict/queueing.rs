@@ -92,7 +92,7 @@ fn reads_times_from_files_and_models_wakeups() {
     let services = path("services", "# measured\n1000\n1000.0\n\n");
     let arrivals = path("arrivals", "0\n500\n1e6\n");
     let found = queueing(&["--service-samples", &services, "--arrival-times", &arrivals, "--wake", "3us"]);
-    // The first and the last packet find the device asleep; the second waits for the first.
+    // The device is asleep when the first and the last packet arrive. The second packet waits for the first.
     let delay = &found["loads"][0]["delay"];
     assert_eq!((&delay["min_ns"], &delay["max_ns"]), (&4000.into(), &4500.into()), "{delay}");
     let early = queueing(&["--service", "1us", "--rate", "1kpps", "--transfer=-400ns", "--packets", "10"]);

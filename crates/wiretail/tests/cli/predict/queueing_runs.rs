@@ -162,7 +162,7 @@ fn lists_failed_validations_and_exits_with_1() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("calibration"), BURSTS, "9 us", SERVICE_NS);
-    // Claims to be the same device, but takes 20 % longer.
+    // The run records the same device, but the device takes 20 % longer.
     run(&folder.path().join("others"), OTHERS, "9 us", 12_000);
     let calibrated = ["predict", "queueing", "--calibrate", &at("calibration")];
     let output = wiretail(calibrated.iter().chain(&["--validate", &at("others")]));

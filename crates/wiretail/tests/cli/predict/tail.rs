@@ -31,7 +31,7 @@ fn first_fifth_predicts_rest_of_quiet_captures() {
         let levels = forecast["levels"].as_array().expect("levels");
         assert!(levels.iter().any(|level| level["seen"].as_u64() >= Some(100)), "{forecast}");
         assert!(levels.iter().any(|level| level["basis"] == "fitted"), "{forecast}");
-        // The fit has 100 or more exceedances, in one or two components.
+        // The fit uses at least 100 exceedances, in one or two components.
         let fit = &found["tail"]["fit"];
         let fitted = if fit["thin"] == true { &fit["below"] } else { fit };
         assert!(fitted["exceedances"].as_u64() >= Some(100), "{fit}");

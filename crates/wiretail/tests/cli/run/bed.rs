@@ -27,11 +27,11 @@ pub fn can_run() -> bool {
     false
 }
 
-/// Permission to run: a lock between the threads of this program, and one between test programs.
+/// Permission to run. It holds a lock among the threads of this program, and a lock among test programs.
 pub type Turn = (MutexGuard<'static, ()>, File);
 
-/// Allows one live run at a time, if this machine supports live runs, and none while a test of another
-/// program moves all tasks off a core.
+/// Allows one live run at a time if this machine supports live runs. Waits while a test of another program
+/// moves all tasks off a core.
 pub fn live() -> Option<Turn> {
     turn(File::lock_shared)
 }
@@ -55,7 +55,7 @@ pub fn live_on_own_cores() -> Option<Turn> {
         println!("SKIPPED: only one core: none can be isolated");
         return None;
     }
-    // All cores that a run may take; a run never takes the first one.
+    // All cores that a run may reserve. A run never reserves the first core.
     let claims: Result<Vec<_>, _> = (1..64).map(CoreClaim::take).collect();
     match claims {
         Ok(_) => Some(turn),
@@ -108,7 +108,8 @@ impl Bed {
         self.path("run")
     }
 
-    /// Creates the command `wiretail run` with its arguments, without starting it; its output goes to files.
+    /// Creates the command `wiretail run` with its arguments, but does not start it. The output is redirected
+    /// to files.
     pub fn command(&self) -> Command {
         self.command_of("run")
     }
@@ -230,7 +231,7 @@ impl<'bed> Running<'bed> {
         assert!(sent.expect("kill").success());
     }
 
-    /// Kills the run, waits for its end, and cleans up. Nothing may be left.
+    /// Kills the run, waits for its end, and cleans up. Checks that the run leaves nothing behind.
     pub fn kill(mut self) {
         let mut child = self.child.take().expect("running");
         child.kill().expect("SIGKILL");
@@ -240,7 +241,7 @@ impl<'bed> Running<'bed> {
         host::assert_nothing_of(self.pid);
     }
 
-    /// Waits for the end of the run. Nothing may be left.
+    /// Waits for the end of the run. Checks that the run leaves nothing behind.
     pub fn end(mut self) -> Finished {
         let status = self.wait();
         host::assert_nothing_of(self.pid);

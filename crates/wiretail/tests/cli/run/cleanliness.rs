@@ -1,4 +1,4 @@
-//! A run restores the machine however it ends, also with isolated cores.
+//! A run restores the machine, regardless of how it ends and whether cores are isolated.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn interrupted_run_with_isolated_cores_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(wait));
         run.signal("-INT");
         let code = run.end().code;
-        // Before the run handles signals, a signal kills it at once.
+        // Until the run handles signals, a signal kills it at once.
         assert!(code == Some(130) || (wait < 200 && code.is_none()), "after {wait} ms: {code:?}");
         let left = host::differences(&before, &[pid]);
         assert!(left.is_empty(), "after {wait} ms: {left:?}");

@@ -82,7 +82,7 @@ fn reports_missing_energy_source() {
     let finished = asked.run().with_code(0);
     assert!(finished.stdout.contains(&format!("energy: not measured: {why}")), "{}", finished.stdout);
     assert!(report(&asked).contains(&format!("Not measured: {why}")));
-    // Not requested: no note, and no column in the table.
+    // Energy was not requested, so there is no note, and no column in the table.
     let auto = bed("");
     let finished = auto.run().with_code(0);
     let trial = &auto.trials()[0];

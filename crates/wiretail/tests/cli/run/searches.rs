@@ -1,10 +1,11 @@
-//! Searches with a known result.
+//! Tests searches whose result is known.
 
 use serde_json::Value;
 
 use super::bed::{Bed, Running, experiment, json, live};
 
-/// A forwarder with 100 us of work per packet carries less than 10 kpps, whatever else runs on its core.
+/// A forwarder with 100 us of work per packet carries less than 10 kpps, regardless of other tasks on its
+/// core.
 const INJECTED_PPS: u64 = 10_000;
 
 fn bed(search: &str) -> Bed {
@@ -41,8 +42,8 @@ fn finds_known_capacity_despite_interruption() {
     assert_eq!(search["complete"], true, "{search}");
     let trials = search["trials"].as_array().expect("trials");
     assert!(trials.len() > before.len() && trials[..before.len()] == before[..], "trials were repeated");
-    // Twice the capacity does not fill the ring of 8,192 slots within 300 ms: only the stretching shows the
-    // overload.
+    // At twice the capacity, the ring of 8,192 slots does not fill up within 300 ms. The overload is visible
+    // only because the departures take longer than the arrivals.
     assert_eq!(trials[0]["load"], 20_000, "{}", trials[0]);
     assert!(trials[0]["stretch"].as_f64().unwrap() > 0.5, "{}", trials[0]);
     let goal = &search["goals"][0];
@@ -51,7 +52,7 @@ fn finds_known_capacity_despite_interruption() {
     println!("between {lower} and {upper} pps after {} trials", trials.len());
     assert!(lower < upper && (upper - lower) * 10 <= upper, "{goal}");
     assert!(lower < INJECTED_PPS * 12 / 10, "{goal}");
-    // With other programs on the machine, the rate may be lower, but not much.
+    // If other programs run on the machine, the rate may be slightly lower.
     assert!(upper > INJECTED_PPS / 3, "{goal}");
     // Every trial is in the manifest, and the report shows where the device breaks.
     assert_eq!(bed.trials().len(), trials.len());

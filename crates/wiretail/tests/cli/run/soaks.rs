@@ -42,7 +42,7 @@ fn killed_soak_is_kept_and_resumed() {
     let trial = bed.out().join("trials/0001-bridge");
     let log = trial.join("intervals.log");
     let mut run: Running<'_> = bed.start();
-    // Two seconds of measurement, and then a moment that differs between runs of this test.
+    // Measures for two seconds, and then for a time that differs between runs of this test.
     run.until("two seconds are logged", |_| logged(&log).is_some_and(|(_, sum)| sum > 2_000_000_000));
     std::thread::sleep(Duration::from_millis(u64::from(run.pid % 10) * 100));
     let killed_ns = now_ns();

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::run::bed::{Bed, experiment, live};
 use crate::run::host;
 
-/// Packets per direction. Its rings hold 8,192 packets; fewer are sent, so that none is lost on a busy
-/// machine.
+/// Number of packets per direction. It is lower than the 8,192 packets that the program's rings hold, so that
+/// no packet is lost on a busy machine.
 const PATIENT: &str = "kind = \"suricata\"\nready-timeout = \"60 s\"";
 
 /// Whether Suricata is installed; prints a message if not.

@@ -32,7 +32,8 @@ fn routers_forward_and_rewrite_every_packet() {
     let bed = both_directions("kind = \"linux-router\"\nhops = 2");
     let trial = whole(&bed);
     let capture = bed.out().join(trial["directory"].as_str().expect("a directory"));
-    // Ethernet addresses and time to live, and the number of packets of all taps that have them.
+    // Ethernet addresses and time to live, each with the number of packets at all taps that have these
+    // values.
     let mut seen = BTreeMap::new();
     for (_, frame) in frames(&capture.join("capture.pcapng.zst")) {
         assert_eq!(frame[12..14], [8, 0], "nothing but the traffic is on the wires");

@@ -1,4 +1,4 @@
-//! Every device measures every packet, in one and both directions, over one and several hops.
+//! With every device, every packet is measured, in one or both directions and over one or several hops.
 
 mod failing;
 mod ids;
@@ -53,7 +53,7 @@ fn all_devices_measure_every_packet() {
         for tap in trial["taps"].as_array().unwrap() {
             assert_eq!(tap["drops"], 0, "{name}");
         }
-        // All three have the same numbers, and so has the capture.
+        // All three contain the same numbers, and so does the capture.
         assert!(finished.stdout.contains(name) && report.contains(name), "{name}");
         let directory = bed.out().join(trial["directory"].as_str().unwrap());
         assert!(std::fs::read_to_string(directory.join("report.html")).unwrap().contains("<svg"));

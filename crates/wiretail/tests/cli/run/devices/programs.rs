@@ -1,6 +1,6 @@
-//! Devices that are programs, bare, in containers and in virtual machines: all packets cross them, and their
-//! counters match the taps. If one is killed, its trial fails with the program's last lines, and the run
-//! continues.
+//! Tests of devices that are programs, either bare, in containers or in virtual machines. All packets cross
+//! the devices, and their counters match the taps. If a device is killed, its trial fails, the error contains
+//! the program's last lines, and the run continues.
 
 use std::fs;
 use std::process::Command;
@@ -115,7 +115,8 @@ fn dies_alone(case: &Case) {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into()).collect();
-        // Not the shell or the runtime that started it, although their arguments contain the same words.
+        // The shell or runtime that started the device is excluded, although its arguments contain the same
+        // words.
         case.victim.iter().zip(&words).all(|(word, found)| found.ends_with(word))
     });
     let victims: Vec<String> = victims.map(|pid| pid.to_string()).collect();

@@ -44,7 +44,7 @@ fn interference_is_listed_and_traced() {
     for kind in [InterferenceKind::Shootdown, InterferenceKind::Ipi, InterferenceKind::Hog] {
         let injected: Vec<&Interference> = list.iter().filter(|one| one.kind == kind).collect();
         let seen = injected.iter().filter(|one| {
-            // A hog does not enter the kernel before it leaves the core.
+            // A hog enters the kernel only when it leaves the core.
             let time = one.start_monotonic_ns..one.end_monotonic_ns + 500_000;
             events.iter().any(|event| event.pid == one.pid && time.contains(&event.ts_ns))
         });
@@ -62,7 +62,7 @@ fn interference_is_listed_and_traced() {
         serde_json::from_value(told["trials"][0]["ground_truth"].clone()).expect("a truth");
     let sum = |count: fn(&KindGroundTruth) -> u64| ground_truth.kinds.values().map(count).sum::<u64>();
     let (packets, found, said) = (sum(|kind| kind.packets), sum(|kind| kind.found), sum(|kind| kind.said));
-    // No core is isolated here: other tasks may delay some of these packets even more, and are reported.
+    // No core is isolated here. Other tasks may delay some of these packets even more, and are then reported.
     let others =
         |said: &str| ["Task ", "FairServer ", "Paused", "Burst "].iter().any(|kind| said.starts_with(kind));
     let by_others: u64 =

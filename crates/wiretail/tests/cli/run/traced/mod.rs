@@ -57,7 +57,7 @@ fn traced_trial_has_trace_and_control() {
     assert_eq!(bed.manifest()["factors"], serde_json::json!(["dut.kind", "trace.record"]));
     let [first, control] = &trials[..] else { panic!("{} trials", trials.len()) };
     assert_eq!((&first["name"], &control["name"]), (&"skeleton".into(), &"skeleton-untraced".into()));
-    // Determined by the seed: another one would give some seventy more or fewer.
+    // The number is determined by the seed. With another seed, it would differ by about seventy.
     assert_eq!(first["generator"]["sent"], control["generator"]["sent"]);
     assert!(!trial(&bed, control).join("trace").exists());
 

@@ -89,7 +89,7 @@ fn rejects_damaged_traced_run_in_one_line() {
     change("\"clock_stepped\": false", "\"clock_stepped\": true")(&trial.join(document));
     assert_clear(&explain(&run), &trial.join("trace"), "and repeat the measurement");
 
-    // The trace of another trial: intact, but of another time.
+    // The trace of another trial, which is intact but was recorded at another time.
     let (run, trial) = original.copy("foreign");
     let text = fs::read_to_string(trial.join(document)).expect("a document");
     let mut foreign: serde_json::Value = serde_json::from_str(&text).expect("JSON");
