@@ -18,8 +18,8 @@ const BURST: &str = "traffic.burst";
 const OPEN: usize = 4;
 /// Shortest duration, in ns, of a trial that gets a figure of delay over time.
 const SOAK_NS: i64 = 10_000_000_000;
-/// Number of curves over time in one figure. Such curves are ragged and hide each other sooner than other
-/// curves.
+/// Maximum number of curves over time in one figure. Such curves are ragged, so only a few can be
+/// distinguished.
 const CURVES_OVER_TIME: usize = 3;
 
 /// A series without a confidence interval.

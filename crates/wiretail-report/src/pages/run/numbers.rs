@@ -127,7 +127,8 @@ fn by_factor<'a>(trials: &[&'a TrialRecord], key: &str) -> Vec<(String, Vec<&'a 
     groups
 }
 
-/// Whether any packet of the run arrived out of sequence; otherwise the column would be all zeros.
+/// Whether any packet of the run arrived out of sequence. If not, the column is omitted, because it would
+/// contain only zeros.
 fn reordered(page: &Page<'_>) -> bool {
     page.results.iter().any(|result| result.summary.reordering.reordered > 0)
 }

@@ -68,12 +68,12 @@ fn heading(trial: &TrialRecord) -> Cell {
     Cell::text(&trial.name)
 }
 
-/// A count of intentional events, drawn faint if it is zero.
+/// A number of intentional events. Zero is drawn faint.
 fn injected(count: u64) -> Cell {
     Cell::count(count).class(if count == 0 { "number zero" } else { "number" })
 }
 
-/// A count of faults, drawn faint if it is zero and marked otherwise.
+/// A number of faults. Zero is drawn faint, and any other number is marked.
 fn fault(count: u64) -> Cell {
     Cell::count(count).class(if count == 0 { "number zero" } else { "number worse" })
 }

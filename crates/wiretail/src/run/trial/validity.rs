@@ -16,8 +16,8 @@ use wiretail_schema::run::{
 
 /// Number of stalls that are listed individually.
 const LISTED: usize = 100;
-/// Stalls of at least this duration, in ns, count against `trial.stall-share`. Shorter ones may be caused by
-/// a tick or an interrupt.
+/// Minimum duration, in ns, of the stalls that `trial.stall-share` limits. Shorter stalls may be caused by a
+/// tick or an interrupt.
 const LONG_NS: u64 = 1_000_000;
 /// Maximum difference between the start times that two loops measure for the same pause, in ns.
 const SAME_NS: u64 = 100_000;

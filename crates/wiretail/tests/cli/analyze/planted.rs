@@ -49,7 +49,7 @@ fn finds_published_mutations() {
     assert_eq!((number(late[0], "/pre_index"), delay(late[0])), (position(600), 5_000_000_000));
     assert_eq!(number(&found, "/worst/0/pre_index"), position(601));
     assert_eq!(number(&found, "/worst/0/delay_ns"), 4_999_999_999);
-    // The foreign counter does not affect other packets.
+    // The packet with the foreign counter does not affect other packets.
     assert_eq!(number(&found, "/matching/extra"), 1);
     assert_eq!(events(&found, "extra")[0]["key"], format!("{:#x}", 9_000_000));
     assert_eq!(number(&found, "/reordering/reordered"), 3);

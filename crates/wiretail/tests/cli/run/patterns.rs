@@ -56,7 +56,7 @@ fn measures_size_mixes_and_flows() {
 #[test]
 fn replays_recording() {
     let Some(_alone) = live() else { return };
-    // Its path is relative to the experiment.
+    // The path of the recording is relative to the experiment.
     let traffic = "rate = \"5 kpps\"\npattern = \"replay\"\nreplay = \"pre.pcap\"";
     let bed = Bed::new(&experiment("kind = \"bridge\"", traffic, "duration = \"40 ms\""));
     synth(&bed.path(""), &["--packets", "200", "--rate", "10kpps", "--flows", "3"]);

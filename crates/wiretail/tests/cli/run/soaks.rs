@@ -37,7 +37,7 @@ fn killed_soak_is_kept_and_resumed() {
     let Some(_alone) = live_on_own_cores() else { return };
     let devices = "kind = \"bridge\"";
     let text = experiment(devices, "rate = \"20 kpps\"", "duration = \"6 s\"\ncapture = \"none\"");
-    // The reader of the taps must not wait for other programs on its core.
+    // The reader of the taps must not have to wait for other programs on its core.
     let bed = Bed::new(&on_own_cores(&text));
     let trial = bed.out().join("trials/0001-bridge");
     let log = trial.join("intervals.log");
