@@ -10,8 +10,8 @@ pub struct Record {
     /// Timestamp, in ns since the epoch of the capture clock.
     pub ts_ns: i64,
     /// Identifies the packet. Both taps compute the same key from the [`KeyRule`]. Rules that read more than
-    /// eight bytes hash them to 64 bits; two of 20 million packets share a hash by chance with a probability
-    /// of 1 in 90,000, which matters only if they are in flight together.
+    /// eight bytes hash them to 64 bits. The probability that two of 20 million packets share a hash by chance
+    /// is 1 in 90,000. This matters only if both are in flight at once.
     pub key: u64,
     /// Flow of the packet, as an index into the flow table of its tap.
     pub flow: u32,

@@ -211,7 +211,7 @@ pub struct SearchTrial {
 }
 
 impl Search {
-    /// Returns the last valid trial that met the goal at index `place`, at the load found for it.
+    /// Returns the last valid trial that ran at the load found for the goal at index `place` and met that goal.
     pub fn trial_found(&self, place: usize) -> Option<&SearchTrial> {
         let lower = self.goals.get(place)?.lower?;
         let met = |trial: &&SearchTrial| {

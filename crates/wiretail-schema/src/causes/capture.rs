@@ -83,9 +83,9 @@ pub struct Interrupts {
     pub readings: usize,
     /// Time from the first reading to the last, in s.
     pub span_s: f64,
-    /// CPUs with the counters that rose on each; a CPU without rising counters has an empty list.
+    /// CPUs, each with a list of the counters that rose on it. The list is empty if no counter rose.
     pub cpus: Vec<CpuInterrupts>,
-    /// Number of intermittently rising counters that were compared with the stalls.
+    /// Number of counters compared with the stalls. Only counters that rise intermittently are compared.
     pub compared: usize,
     /// Compared counters that explain at least one stall, best fit first.
     pub alignments: Vec<Alignment>,
@@ -122,7 +122,7 @@ pub struct Alignment {
     pub name: String,
     /// Stalls that fall into intervals in which the counter rose, as indices into `stalls`.
     pub explained: Vec<usize>,
-    /// Intervals inside the capture in which the counter rose without a stall.
+    /// Number of intervals within the capture in which the counter rose but no stall occurred.
     pub unmatched: usize,
     /// Earliest possible start of the capture on the counters' clock, in s.
     pub offset_low_s: f64,
@@ -130,8 +130,8 @@ pub struct Alignment {
     pub offset_high_s: f64,
     /// Interrupts counted in the intervals that explain stalls.
     pub interrupts: u64,
-    /// Probability of a fit at least as good, at the best offset, for a counter that rises at random in the
-    /// same number of intervals.
+    /// Probability that a counter that rises in the same number of random intervals fits at least as well at
+    /// its best offset.
     pub chance: f64,
     /// Upper bound on the probability that the best of all compared counters fits at least as well by chance.
     pub chance_of_any: f64,
@@ -144,8 +144,8 @@ pub struct Alignment {
 pub struct Periodicity {
     /// Number of packets analyzed.
     pub packets: u64,
-    /// Packets sent per second. The packets sample any recurring process, so the frequency of the process is
-    /// known only up to multiples of this rate.
+    /// Packets sent per second. The packets sample a recurring process at this rate, so frequencies that differ
+    /// by a multiple of the rate cannot be distinguished.
     pub packets_per_second: f64,
     /// Regular patterns, most certain first.
     pub recurrences: Vec<Recurrence>,
@@ -170,21 +170,21 @@ pub struct Recurrence {
     pub follows: Follows,
     /// Reason for the choice in `follows`.
     pub reason: String,
-    /// Frequency, in Hz. For a process sampled by packets sent at a constant rate, the lowest frequency that
-    /// explains the pattern.
+    /// Frequency, in Hz. If packets are sent at a constant rate, several frequencies fit the pattern; this is
+    /// the lowest of them.
     pub frequency_hz: f64,
     /// Standard error of the frequency, in Hz.
     pub frequency_error_hz: f64,
     /// Period, in packets.
     pub period_packets: f64,
-    /// A packet is late if its delay exceeds the median of its surroundings by at least this much,
-    /// in ns.
+    /// Threshold for late packets, in ns: a packet is late if its delay exceeds the median delay of the packets
+    /// around it by at least this much.
     pub late_above_ns: i64,
-    /// Number of late runs whose beginnings were analyzed.
+    /// Number of analyzed runs of late packets. Only the first packet of each run is compared with the pattern.
     pub late: u64,
-    /// Number of analyzed beginnings that follow the pattern.
+    /// Number of analyzed runs whose first packet follows the pattern.
     pub late_inside: u64,
-    /// Number of beginnings expected to follow the pattern by chance.
+    /// Number of runs whose first packet is expected to follow the pattern by chance.
     pub expected_inside: f64,
     /// Mean delay of packets inside the pattern minus mean delay of the others, in ns.
     pub mean_excess_ns: f64,
@@ -193,11 +193,12 @@ pub struct Recurrence {
     pub false_alarm: f64,
     /// Name of a known clock that has this frequency or a multiple of it; null if no known clock does.
     pub clock: Option<String>,
-    /// Packet position and packet fields that have a constant residue wherever the pattern occurs.
+    /// Packet position and packet fields whose value, modulo the period, is the same in all packets of the
+    /// pattern.
     pub residues: Vec<Residue>,
 }
 
-/// A number with the same value, modulo the period, in all packets of a pattern.
+/// A number whose value, modulo the period, is the same in all packets of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Residue {
     /// Name of the number: the packet position or a field of the packet.

@@ -124,7 +124,7 @@ pub enum CauseKind {
     Timer,
     /// Another core requested a flush of address translations (TLB shootdown).
     TlbShootdown,
-    /// Another core ran a function on this core by an interrupt. Name: the function.
+    /// Another core interrupted this core to run a function on it. Name: the function.
     FunctionCall,
     /// Another core requested that this core reschedule.
     Reschedule,
@@ -146,8 +146,8 @@ pub enum CauseKind {
     /// The device's thread slept although a packet was waiting: it had to be woken, or it waited for
     /// something else. Name: [`WAKING`] from the moment the wake-up interrupt was sent.
     Asleep,
-    /// The core stood still and the kernel has no record of it: the hypervisor or the firmware took the core.
-    /// The name starts with [`HOST_TICK`] if short pauses follow the frequency of a tick.
+    /// The core stood still, but the kernel recorded no reason: the hypervisor or the firmware took the core.
+    /// The name starts with [`HOST_TICK`] if short pauses recur at the frequency of a tick.
     Paused,
     /// Only the device's own thread ran.
     Device,
@@ -186,11 +186,12 @@ pub struct CauseRow {
     pub total_ns: u64,
     /// Number of tail packets that the cause delayed.
     pub tail_packets: u64,
-    /// Total delay of the tail packets by this cause, in ns, in three parts: observed, modelled and inferred.
+    /// Total delay that this cause added to the tail packets, in ns. The three parts were observed, modelled
+    /// and inferred, in this order.
     pub tail_ns: [u64; 3],
     /// Part of `tail_ns` in which the packet queued behind another packet that the cause had delayed, in ns.
     pub tail_queued_ns: u64,
-    /// Largest excess delay of one packet by this cause, in ns.
+    /// Largest excess delay that this cause added to one packet, in ns.
     pub longest_ns: u64,
     /// Percentiles of the delay without this cause, in ns, in the order of [`TrialExplanation::percentiles`].
     pub without_ns: Vec<i64>,
@@ -232,7 +233,7 @@ pub struct CauseSender {
     pub sends: u64,
     /// Number of tail packets that this sender delayed.
     pub tail_packets: u64,
-    /// Total delay of the tail packets by this sender, in ns.
+    /// Total delay that this sender added to the tail packets, in ns.
     pub tail_ns: u64,
 }
 
@@ -317,13 +318,13 @@ pub struct Evidence {
     pub calibration: Vec<EventCost>,
     /// Whether the device's loop logs its own stalls.
     pub logs_stalls: bool,
-    /// Events on the device's core during the calibration that left no visible gap: the processor handled
-    /// them while it was asleep, or they cost less than the threshold.
+    /// Events on the device's core that left no visible gap during the calibration. Either the processor
+    /// handled them while it was asleep, or they cost less than the threshold.
     pub remarks: Vec<String>,
 }
 
-/// Cost of one kind of event beyond the time between its tracepoints, measured by a loop that only reads the
-/// clock.
+/// Cost of one kind of event before its first and after its last tracepoint, measured by a loop that only reads
+/// the clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventCost {
     /// Name of the event: "local_timer", "call_function_single", "switch".

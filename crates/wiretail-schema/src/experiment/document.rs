@@ -40,7 +40,7 @@ fn written(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Formats all keys as a Markdown table, one row per key, in the order in which factors multiply.
+/// Formats all keys as a Markdown table with one row per key, in the order of [`KEYS`].
 pub fn key_table() -> String {
     let mut text =
         String::from("| key | value | default | list | only if | meaning |\n|---|---|---|---|---|---|\n");

@@ -52,8 +52,8 @@ keys! {
         "boot" boot: list GuestBoot {
             Plain = "plain", Tuned = "tuned",
         } = "tuned", only where dut.deployment is [Deployment::Vm];
-        /// How packets enter the virtual machine: through a TAP interface, or through memory shared with
-        /// dut.switch = "ovs-dpdk".
+        /// How packets enter the virtual machine: through a TAP interface, or through memory shared with Open
+        /// vSwitch (dut.switch = "ovs-dpdk").
         "network" network: list GuestNetwork {
             Tap = "tap", VhostUser = "vhost-user",
         } = "tap", only where dut.deployment is [Deployment::Vm];
@@ -67,8 +67,8 @@ keys! {
         /// CPU time spent on each packet of a batch before the batch is sent, to emulate the work of a
         /// network function.
         "work" work: list Duration = "0 s", only where dut.kind is [DutKind::Skeleton, DutKind::DpdkL2fwd];
-        /// The device receives packets only after no further packet has arrived for this time, like a NIC that
-        /// restarts its receive timer with each packet.
+        /// The device waits until no packet has arrived for this time before it receives the waiting packets,
+        /// like a NIC that restarts its receive timer with each packet.
         "coalesce" coalesce: list Duration = "0 s", only where dut.kind is [DutKind::DpdkL2fwd];
         /// DPDK driver for the links.
         "pmd" pmd: list PollModeDriver {
@@ -185,10 +185,11 @@ keys! {
         "retries" retries: one u64 = "1";
         /// Highest share of late packets in a valid trial.
         "late-share" late_share: one Percent = "1 %";
-        /// Highest share of a valid trial's duration that stalls of a millisecond or more may take.
+        /// Highest share of a trial's duration that stalls of a millisecond or more may take up. If they take
+        /// up more, the trial is invalid.
         "stall-share" stall_share: one Percent = "1 %";
         /// Position of a device's ingress tap: the point where packets arrive, if they are visible at that
-        /// point, or always the point where they leave for the device. The second position makes all kinds of
+        /// point, or always the point where they leave for the device. The second choice makes all kinds of
         /// devices comparable.
         "ingress" ingress: one IngressTap { Auto = "auto", Sender = "sender" } = "auto";
         /// What is kept of a trial: every packet, or histograms and the worst packets of each second. auto
@@ -242,8 +243,8 @@ keys! {
         /// Goals, separated by commas: ndr (no loss), pdr 0.5% (at most this loss), 100us@99.9% (at least
         /// this share of packets within this time).
         "goals" goals: one Goals = "ndr";
-        /// Load to search: the rate, or the number of packets sent back to back, up to traffic.burst at a
-        /// mean of traffic.rate (RFC 2544, 26.4; RFC 9004).
+        /// Kind of load that is varied: the rate, or the number of packets sent back to back (RFC 2544, 26.4;
+        /// RFC 9004). Bursts have at most traffic.burst packets, at a mean rate of traffic.rate.
         "over" over: one Over = "rate";
         /// Lowest rate that a search tries. The highest is traffic.rate. A search over bursts starts with one
         /// packet.
@@ -251,7 +252,8 @@ keys! {
         /// Maximum distance between the rate found and the next higher rate that misses the goal.
         "width" width: one Percent = "1 %";
         /// A trial misses every goal if the device takes longer to send the packets than they took to arrive,
-        /// by more than this share. In this case, packets that were not lost filled the device's ring.
+        /// by more than this share. In such a trial, packets were not lost only because the device's ring held
+        /// them.
         "stretch" stretch: one Percent = "0.5 %";
         /// Sending time of the first trials of a search. The last trials send for trial.duration.
         "first-duration" first_duration: one Duration = "500 ms",

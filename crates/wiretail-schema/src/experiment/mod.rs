@@ -105,7 +105,8 @@ impl Experiment {
         Self { texts, first: first.settings }
     }
 
-    /// Finds an error in the combination of valid values, and returns it with the index of its key.
+    /// Checks whether values that are valid individually are also valid together. Returns the first error with
+    /// the index of its key.
     fn fault(&self) -> Option<(usize, String)> {
         for (place, (row, texts)) in KEYS.iter().zip(&self.texts).enumerate() {
             let Some(needs) = &row.needs else { continue };
@@ -130,7 +131,7 @@ impl Experiment {
         Some((place(DURATION), message))
     }
 
-    /// Returns combinations with the first value of every key, one for each value of `key`.
+    /// Returns one combination for each value of `key`. All other keys have their first value.
     fn each(&self, key: &str) -> impl Iterator<Item = Combination> {
         let first: Vec<String> = self.texts.iter().map(|texts| texts[0].clone()).collect();
         let place = place(key);
@@ -189,16 +190,17 @@ impl Experiment {
             .collect()
     }
 
-    /// Returns whether traced trials have untraced controls: all trials are traced, and controls are
-    /// requested.
+    /// Returns whether traced trials have untraced controls. This requires that all trials are traced and that
+    /// controls are requested.
     fn has_controls(&self) -> bool {
         self.first.trace.control && self.each(RECORD).all(|one| one.settings.trace.record)
     }
 
     /// Returns the trials in the order of execution. All combinations are executed once, and again for each
-    /// repeat, so that changes of the machine over time affect all combinations equally. If a key has no effect
-    /// (the batch of a bridge), its values add no trials. A traced trial is followed by its untraced control,
-    /// so that both run under the same conditions. Trials that share a device are consecutive.
+    /// repeat, so that changes of the machine over time affect all combinations equally. If a key has no
+    /// effect, such as the batch size of a bridge, its values add no trials. A traced trial is followed by its
+    /// untraced control, so that both run under the same conditions. Trials that share a device are
+    /// consecutive.
     pub fn trials(&self) -> Vec<Trial> {
         let mut combinations = self.combinations();
         if self.first.trial.device == DeviceLifetime::Kept {

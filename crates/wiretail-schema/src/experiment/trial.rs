@@ -106,8 +106,8 @@ pub struct Trial {
     pub repeat: u64,
     /// Name made of the factor values, for display and for directory names: "skeleton-10kpps".
     pub name: String,
-    /// Number of the trial with the same packets: for a control trial, its traced partner; otherwise the
-    /// trial itself.
+    /// Number of the trial that sends the same packets. For a control trial, this is its traced partner; for
+    /// any other trial, it is the trial itself.
     pub like: usize,
     pub(super) combination: Combination,
 }
@@ -139,8 +139,8 @@ impl Trial {
         rows.filter(|(row, _)| row.applies(self)).map(record).collect()
     }
 
-    /// Returns the trial with other values and with its own number, repeat and name, as needed by a search or
-    /// an ablation.
+    /// Returns a copy of the trial with changed values and a new number, repeat and name, for a search or an
+    /// ablation.
     #[must_use]
     pub fn with(&self, number: usize, repeat: u64, name: String, change: impl FnOnce(&mut Settings)) -> Self {
         let mut trial = Self { number, repeat, name, like: number, ..self.clone() };

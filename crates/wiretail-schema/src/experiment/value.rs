@@ -20,7 +20,7 @@ pub enum Kind {
     Bool,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number from the first to the second; [`u64::MAX`] means no upper limit.
+    /// A whole number between these two limits, inclusive. An upper limit of [`u64::MAX`] means no limit.
     Count(u64, u64),
     /// Packets per second: "10 kpps".
     Rate,

@@ -37,7 +37,8 @@ pub struct Ablation {
     pub configurations: Vec<Configuration>,
     /// Parts of the profile that cannot be tried: kernel command-line parameters and services.
     pub not_tried: Vec<String>,
-    /// Names of the loads, in the order of the experiment: its trials without repeats.
+    /// Names of the loads, in the order of the experiment. Each trial of the experiment, without its repeats,
+    /// is a load.
     pub loads: Vec<String>,
     /// All trials so far, in the order they were executed.
     pub trials: Vec<AblationTrial>,
@@ -52,7 +53,7 @@ pub struct Ablation {
 pub struct Configuration {
     /// Kind of the configuration.
     pub kind: ConfigurationKind,
-    /// Factor that the configuration is about; null for the first two kinds.
+    /// Factor that the configuration adds or omits; null for the first two kinds.
     pub factor: Option<Factor>,
 }
 
@@ -123,7 +124,7 @@ pub enum Statistic {
     P50,
     /// The 99th percentile of the delay.
     P99,
-    /// The 99.9th percentile of the delay, which settings are ranked by.
+    /// The 99.9th percentile of the delay. Settings are ranked by this percentile.
     P999,
     /// The largest delay, which settings are ranked by as well.
     Max,
@@ -190,15 +191,17 @@ pub struct FactorEffect {
     pub effects: Vec<Effect>,
 }
 
-/// Increase of a statistic when a factor is removed, with the same packets in the same repeat.
+/// Increase of a statistic when a factor is removed. Both trials belong to the same repeat and send the same
+/// packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// The statistic.
     pub statistic: Statistic,
     /// Number of repeats in which both configurations have a valid trial.
     pub pairs: usize,
-    /// Estimated difference, in ns: the median of the means of all pairs of differences within repeats
-    /// (Hodges-Lehmann estimator). Positive if the setting helps. Null without pairs.
+    /// Estimated difference, in ns (Hodges-Lehmann estimator). One difference is computed per repeat; the
+    /// estimate is the median of the means of all pairs of these differences. Positive if the setting helps.
+    /// Null if `pairs` is 0.
     pub difference_ns: Option<i64>,
     /// Confidence interval of the difference, in ns; null if there are too few pairs.
     pub interval_ns: Option<(i64, i64)>,

@@ -3,9 +3,9 @@
 //! - [`record`]: everything that an audit reads from a host, as a single text file.
 //! - [`audit`]: the findings of an audit.
 //! - [`plan`]: the settings to change.
-//! - [`noise`]: measured interruptions of its cores.
+//! - [`noise`]: measured interruptions of the host's cores.
 //! - [`ablation`]: the effect of each setting.
-//! - [`recommendation`]: recommendations for its user.
+//! - [`recommendation`]: recommendations for the user of the host.
 
 pub mod ablation;
 pub mod audit;

@@ -18,9 +18,9 @@ pub struct Noise {
     pub wiretail_version: String,
     /// Real-time priority of the measuring loops (SCHED_FIFO); null for the ordinary scheduler.
     pub fifo: Option<u8>,
-    /// Rest of a loop after each [`Noise::watch_ns`], in ns; 0 for loops without rests.
+    /// Time that a loop rests after it has measured for [`Noise::watch_ns`], in ns; 0 if loops do not rest.
     pub rest_ns: u64,
-    /// Time that a loop measured between two rests, in ns; 0 for loops without rests.
+    /// Time that a loop measures between two rests, in ns; 0 if loops do not rest.
     pub watch_ns: u64,
     /// Gaps below this threshold, in ns, are attributed to reading the clock.
     pub threshold_ns: u64,
@@ -114,25 +114,25 @@ pub struct FloorValue {
     pub wait_ns: u64,
     /// Number of longer gaps, which the value is based on.
     pub gaps_beyond: u64,
-    /// Whether there are at least ten longer gaps. For the maximum, this is not a criterion.
+    /// Whether there are at least ten longer gaps. This flag has no meaning for the maximum.
     pub supported: bool,
 }
 
 /// Causes of the gaps of one core.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCauses {
-    /// Causes, largest total time first. Each gap is attributed to the cause that took most of it. A cause without
-    /// gaps is listed if [`LongGap::parts`] refers to it.
+    /// Causes, largest total time first. Each gap is attributed to the cause that accounts for most of it. A
+    /// cause without gaps of its own is still listed if [`LongGap::parts`] refers to it.
     pub causes: Vec<GapCause>,
     /// Gaps with missing trace events, which are not attributed to a cause.
     pub gaps_missing: u64,
-    /// Gaps made of pieces too short to be distinguished from reading the clock.
+    /// Gaps whose parts are too short to be distinguished from reading the clock.
     pub gaps_unnamed: u64,
     /// Gaps that were only counted in the histogram, without a cause.
     pub gaps_not_kept: u64,
     /// Number of trace events.
     pub events: u64,
-    /// Cost of events beyond the time between their tracepoints, computed from the gaps.
+    /// Cost of events before their first and after their last tracepoint, computed from the gaps.
     pub calibration: Vec<EventCost>,
 }
 

@@ -206,8 +206,8 @@ pub struct DelayOf {
     pub high_ns: Option<i64>,
     /// Number of packets in all trials.
     pub packets: u64,
-    /// Whether the percentile is supported in every trial: at least ten packets are beyond it. For the
-    /// maximum, this is not a criterion.
+    /// Whether the percentile is supported in every trial: at least ten packets are beyond it. This flag has no
+    /// meaning for the maximum.
     pub supported: bool,
     /// The trials.
     pub trials: Vec<TrialsOf>,

@@ -22,11 +22,11 @@ pub const HOST_SCHEMA: &str = "wiretail.host/1";
 pub const LATER: &str = "@later";
 /// Name of the table of tasks.
 pub const TASKS: &str = "tasks";
-/// Name of the entry for the recording process, which does not count as interference.
+/// Name of the entry for the recording process, which is not regarded as interference.
 pub const SELF: &str = "self";
-/// Prefix of a model-specific register of a core: `msr/1/0x34`, a decimal number.
+/// Prefix of the names of model-specific registers: `msr/1/0x34` for core 1. The content is a decimal number.
 pub const MSR: &str = "msr/";
-/// Prefix of the settings of a network link: `ethtool/eth0`, lines with a setting and its value.
+/// Prefix of the names of network link settings: `ethtool/eth0`. Each line has a setting and its value.
 pub const ETHTOOL: &str = "ethtool/";
 /// Name of the kernel configuration: lines such as `CONFIG_A=y`.
 pub const KERNEL_CONFIG: &str = "kernel-config";

@@ -68,7 +68,7 @@ pub struct MedianBasis {
     pub trial: String,
     /// Number of matched packets.
     pub packets: u64,
-    /// Source of the timestamps at ingress, and of those at egress if it differs.
+    /// Source of the ingress timestamps, followed by the source of the egress timestamps if it differs.
     pub clock: String,
     /// Granularity of the delay, in ns.
     pub granularity_ns: f64,
@@ -122,7 +122,7 @@ impl InterruptLoad {
         Self { name, time_ns: rate_hz.times(length_ns), rate_hz: Some(rate_hz), length_ns: Some(length_ns) }
     }
 
-    /// Creates a load for all interrupts together, given only their total time per second.
+    /// Creates the load of all interrupts together from their total time per second.
     pub fn together(time_ns: f64) -> Self {
         let name = "all together".to_owned();
         Self { name, rate_hz: None, length_ns: None, time_ns: Estimate::exact(time_ns) }

@@ -1,4 +1,5 @@
-//! Parser for deployments of the capacity model: a TOML file with one table `[[deployment]]` each.
+//! Parser for the deployments of the capacity model: a TOML file with a `[[deployment]]` table for each of
+//! them.
 //!
 //! A median is a duration, or a list of three durations: value, lower and upper bound of its confidence
 //! interval. `interrupts` is a list of texts as parsed by [`InterruptSpec`]. `interrupt-time` is the total

@@ -22,7 +22,7 @@ pub struct InterruptSpec {
 pub enum InterruptRate {
     /// Exact rate, in millionths of an interrupt per second.
     Exact(u64),
-    /// Number of interrupts counted in a time. The rate has the uncertainty of a Poisson count.
+    /// Number of interrupts counted during this time. The rate has the uncertainty of a Poisson count.
     Counted(u64, Duration),
 }
 

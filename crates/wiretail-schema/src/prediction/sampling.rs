@@ -1,4 +1,4 @@
-//! Document of a simulation of the packets of constant-bit-rate traffic that meet interrupts. Model and
+//! Document of a simulation that finds which packets of constant-bit-rate traffic meet interrupts. Model and
 //! closed forms: `docs/kpi/capacity.md`.
 
 use schemars::JsonSchema;
@@ -58,8 +58,8 @@ pub struct SamplingOutcome {
     pub late: u64,
     /// Ratio of late packets: late / packets.
     pub late_ratio: f64,
-    /// Late ratio according to the closed form. Null if the closed form does not apply: an interrupt meets
-    /// packets only in a few phases, or lasts until the next packet.
+    /// Late ratio according to the closed form. Null if the closed form does not apply because an interrupt
+    /// meets packets only in a few phases or lasts until the next packet.
     pub late_ratio_expected: Option<f64>,
     /// Longest wait, in ns.
     pub max_wait_ns: f64,
@@ -100,7 +100,7 @@ pub struct MeasuredLate {
     pub post: String,
     /// Number of matched packets.
     pub packets: u64,
-    /// Source of the timestamps at ingress, and of those at egress if it differs.
+    /// Source of the ingress timestamps, followed by the source of the egress timestamps if it differs.
     #[serde(default)]
     pub clock: String,
     /// Granularity of the delay, in ns.
@@ -134,7 +134,7 @@ pub struct SamplingValidation {
     /// Simulated fraction divided by the measured fraction, minus 1; null if no measured packet waited at least
     /// `long_ns`.
     pub long_error: Option<f64>,
-    /// Whether all listed packets of the simulation or of the measurement waited at least `long_ns`. If so, the
-    /// fraction is only a lower bound.
+    /// Whether all packets listed for the simulation, or all packets listed for the measurement, waited at
+    /// least `long_ns`. If so, the fraction is only a lower bound.
     pub long_or_more: bool,
 }

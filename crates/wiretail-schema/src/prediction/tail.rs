@@ -18,7 +18,7 @@ pub struct TailPrediction {
     pub pre: String,
     /// Path of the egress capture, as given.
     pub post: String,
-    /// Source of the timestamps at ingress, and of those at egress if it differs.
+    /// Source of the ingress timestamps, followed by the source of the egress timestamps if it differs.
     #[serde(default)]
     pub clock: String,
     /// Length of the initial part that was excluded, in ns.
@@ -41,7 +41,7 @@ pub struct Tail {
     pub rate_pps: f64,
     /// Granularity of the delays, in ns. Equal delays are spread at random over one step.
     pub granularity_ns: f64,
-    /// Exceedances with fewer packets than this between them belong to one event.
+    /// Exceedances that are separated by fewer packets than this belong to the same event.
     pub run_packets: u64,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -54,7 +54,7 @@ pub struct Tail {
     pub fit: Option<Fit>,
     /// Delays that are exceeded once in a given time; empty after a refusal.
     pub return_levels: Vec<ReturnLevel>,
-    /// Predicted events above some levels in the packets that follow; null after a refusal.
+    /// Predicted number of events above several levels in later packets; null after a refusal.
     pub forecast: Option<Forecast>,
     /// Length of a measurement needed to support each percentile.
     pub support: Vec<Support>,
@@ -73,7 +73,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// There are no packets, too few exceedances, or no two different delays.
+    /// There are no packets, there are too few exceedances, or all delays are equal.
     TooFew,
     /// No generalized Pareto distribution fits above any threshold.
     BadFit,
@@ -175,12 +175,12 @@ pub struct Component {
     pub fit_chance: f64,
 }
 
-/// An event and the delay at the same rank of the fitted distribution.
+/// An event, and the delay that the fitted distribution predicts for its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FittedQuantile {
     /// Delay of the event, in ns.
     pub observed_ns: f64,
-    /// Delay that the distribution stays below with probability i/(n + 1) for the i-th of n events, in ns.
+    /// Quantile of the fitted distribution, in ns: for the i-th of n events, at probability i/(n + 1).
     pub fitted_ns: f64,
     /// Lower bound of the delay at this rank in 95 % of samples drawn from the distribution, in ns.
     pub low_ns: f64,
@@ -248,7 +248,7 @@ pub enum Basis {
     Fitted,
 }
 
-/// Length of a measurement that supports a percentile, with at least ten packets above it.
+/// Length that a measurement needs to support a percentile, that is, to have at least ten packets above it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Support {
     /// Percentile, in percent.

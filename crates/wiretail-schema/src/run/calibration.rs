@@ -19,7 +19,7 @@ pub struct Calibration {
     pub recovered_ns: i64,
     /// Number of delayed packets among the `delayed` highest delays.
     pub found: u64,
-    /// Packets excluded because a recorded stall fell into their time in the device.
+    /// Packets excluded because a stall was recorded while they were in the device.
     pub in_stalls: u64,
 }
 
@@ -38,7 +38,8 @@ impl Calibration {
     }
 }
 
-/// Comparison of deliberate faults with the measured ones. The device drops, duplicates and swaps packets.
+/// Comparison of faults that the device makes on purpose with the measured faults. The device drops, duplicates
+/// and swaps packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Accounting {
     /// Packets sent to the device, as seen by the ingress tap.
@@ -65,7 +66,7 @@ impl Accounting {
     }
 }
 
-/// Test of a device that filters packets with a certain text: which packets were lost.
+/// Test of a device that drops packets with a certain text. The counts show which packets were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filtering {
     /// Interval between marked packets, in packets.

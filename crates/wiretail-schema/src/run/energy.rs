@@ -19,8 +19,8 @@ pub struct Energy {
     pub source: EnergySource,
     /// Why there is no source, or why some states have no numbers; null if all numbers are present.
     pub reason: Option<String>,
-    /// Uncertainty of the time of a reading, in ns: RAPL updates its counters about every millisecond; a
-    /// command is read at its interval. Null without a source.
+    /// Uncertainty of the time of a reading, in ns. RAPL updates its counters about every millisecond, and a
+    /// command is read once per interval. Null if there is no source.
     pub resolution_ns: Option<u64>,
     /// Energy of each state, in order of the states; states that were not measured are omitted.
     pub states: Vec<StateEnergy>,
@@ -29,8 +29,8 @@ pub struct Energy {
     /// Energy per million packets, including all other consumption of the host at that time; null if not
     /// measured.
     pub per_million_packets: Option<Joules>,
-    /// Energy per million packets beyond that of a device that runs and waits for the same time; null if not
-    /// measured.
+    /// Additional energy per million packets, compared with a device that runs and waits for the same time;
+    /// null if not measured.
     pub per_million_packets_above_available: Option<Joules>,
 }
 

@@ -1,5 +1,5 @@
-//! Interference injected into a device under test: the ground truth for judging its explanation. The list is
-//! `interference.csv` in a trial's directory.
+//! Interference injected into a device under test: the ground truth for the explanation of late packets. The
+//! list is `interference.csv` in a trial's directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -153,8 +153,8 @@ impl KindGroundTruth {
         share(self.found, self.packets)
     }
 
-    /// Returns the fraction of the packets attributed to this kind that it delayed; `None` if none were
-    /// attributed to it.
+    /// Returns how many of the packets attributed to this kind it actually delayed, as a fraction; `None` if
+    /// none were attributed to it.
     pub fn precision(&self) -> Option<f64> {
         share(self.found, self.said)
     }
@@ -173,11 +173,11 @@ pub struct GroundTruthReport {
     pub kinds: BTreeMap<InterferenceKind, KindGroundTruth>,
     /// Late packets outside of all injected windows: interruptions caused by the machine itself.
     pub not_injected: u64,
-    /// Late packets that are not judged because they followed others too closely: they would have queued for
-    /// more than half of their excess delay even if the device delayed every packet by the baseline.
+    /// Late packets that are not judged because they followed others too closely. Even if the device delayed
+    /// every packet by only the baseline, they would have queued for more than half of their excess delay.
     pub crowded: u64,
-    /// Late packets that are not judged because the interference covers less than half of their excess delay:
-    /// something else was the main cause.
+    /// Late packets that are not judged because the interference covers less than half of their excess delay,
+    /// so something else was the main cause.
     pub doubtful: u64,
     /// Mismatches between injected and attributed causes.
     pub confused: Vec<Confused>,

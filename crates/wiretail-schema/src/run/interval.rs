@@ -147,10 +147,10 @@ pub struct IntervalRecord {
     /// Number of runs of lost packets that started in the interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_runs: u64,
-    /// Length of the longest run of lost packets that grew in this interval, in packets.
+    /// Length, in packets, of the longest run of lost packets among those that grew in this interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_run_longest: u64,
-    /// Position in the ingress capture, from 0, where the longest of these runs starts; absent if no run grew.
+    /// Position of the first packet of that run in the ingress capture, from 0; absent if no run grew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_run_start: Option<u64>,
     /// Smallest delay, in ns; 0 if no packet was matched.

@@ -1,8 +1,8 @@
 //! A run: the content of `manifest.json` in a run directory.
 //!
-//! A run consists of the trials of one experiment. A trial is one load on one device under test. The taps of
-//! a trial bound *segments*, each from one tap to another and with its own analysis
-//! ([`Summary`](crate::summary::Summary)). The first segment is the whole device under test.
+//! A run consists of the trials of one experiment. A trial is one load on one device under test. A *segment* is
+//! the path from one tap of a trial to another and has its own analysis ([`Summary`](crate::summary::Summary)).
+//! The first segment is the whole device under test.
 
 pub mod breakdown;
 pub mod calibration;
@@ -24,11 +24,12 @@ use crate::run::energy::Energy;
 /// the new one.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
 
-/// Note of a trial with a device in a virtual machine: the guest's instructions ran on the processor (KVM).
-/// Recommendations compare the note's exact text, so a change would disable them for older runs.
+/// Note of a trial whose device ran in a virtual machine, if the processor itself executed the guest's
+/// instructions (KVM). Recommendations compare the exact text of this note. If the text changes, they no longer
+/// recognize older runs.
 pub const GUEST_ON_PROCESSOR: &str = "the virtual machine ran on the processor (kvm)";
-/// Note of a trial with a device in a virtual machine: QEMU emulated the guest's processor. Compared by its
-/// exact text as well.
+/// Note of a trial whose device ran in a virtual machine, if QEMU emulated the guest's processor.
+/// Recommendations compare the exact text of this note as well.
 pub const GUEST_EMULATED: &str =
     "the virtual machine's processor was emulated in software (tcg): its delays say little about hardware";
 
@@ -139,7 +140,7 @@ pub struct TrialRecord {
     pub stalls: StallsRecord,
     /// Calibration by known delays of the device; null if the device adds none.
     pub calibration: Option<Calibration>,
-    /// Comparison of deliberate faults with the measured ones; null if the device makes none.
+    /// Comparison of faults that the device makes on purpose with the measured faults; null if it makes none.
     pub accounting: Option<Accounting>,
     /// Breakdown of the delay into devices and infrastructure, one entry per direction; empty without a
     /// switch, and for a soak.
@@ -219,8 +220,8 @@ pub struct DutRecord {
     pub faults_swapped: u64,
 }
 
-/// Packet counts reported by a device between the first and the last packet of a trial, over all directions,
-/// and the counts of the taps around it.
+/// Packet counts of a device between the first and the last packet of a trial, summed over all directions:
+/// those that the device reports, and those of the taps around it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceCounts {
     /// Name of the device: "dut1", "switch".
@@ -244,9 +245,10 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Returns whether the device's counts agree with the taps: the taps saw all packets enter that the device
-    /// received or dropped, and all packets leave that it sent. A device that filters must have sent, filtered
-    /// or failed to send every packet that it received.
+    /// Returns whether the device's counts agree with those of the taps. The number of packets that entered
+    /// must equal the number received, with or without those dropped, and the number that left must equal the
+    /// number sent. A device that filters must have sent, filtered or failed to send every packet that it
+    /// received.
     pub fn agrees(&self) -> bool {
         let came = self
             .tapped_in
@@ -330,8 +332,8 @@ pub struct StallRecord {
 pub enum StallCause {
     /// All busy cores stood still at the same time: the hypervisor or the firmware paused the cores.
     AllCoresPaused,
-    /// The scheduler ran another thread on the core: the fair server in place of a real-time thread, or
-    /// another task.
+    /// The scheduler ran another thread on the core. Either the fair server ran it in place of a real-time
+    /// thread, or it was another task.
     Scheduler,
     /// One core stood still while the scheduler ran no other thread: interrupts or the hypervisor.
     OneCorePaused,

@@ -95,31 +95,30 @@ pub enum OverloadSign {
     Loss {
         /// Loss ratio at the rate.
         ratio: f64,
-        /// Highest loss ratio that still counts as the plateau.
+        /// Highest loss ratio that still belongs to the plateau.
         limit: f64,
     },
     /// The median delay exceeds the limit.
     Delay {
         /// Median delay at the rate, in ns.
         p50_ns: i64,
-        /// Highest median delay that still counts as the plateau, in ns.
+        /// Highest median delay that still belongs to the plateau, in ns.
         limit_ns: i64,
     },
 }
 
 impl Overload {
-    /// Loss up to this fraction is not overload.
+    /// Loss up to this fraction is not considered overload.
     pub const LOSS_MIN: f64 = 1e-3;
-    /// Loss up to this multiple of the loss at lower rates is not overload either, unless it exceeds
+    /// Loss up to this multiple of the loss at lower rates is not considered overload, unless it exceeds
     /// [`Self::LOSS_STEP`].
     pub const LOSS_FACTOR: f64 = 10.0;
-    /// A loss ratio that exceeds the ratio at lower rates by this much is overload, however high that ratio
-    /// is.
+    /// A loss ratio that exceeds the ratio at lower rates by this much is always considered overload.
     pub const LOSS_STEP: f64 = 0.1;
-    /// A median delay up to this multiple of the median at lower rates is not overload.
+    /// A median delay up to this multiple of the median at lower rates is not considered overload.
     pub const DELAY_FACTOR: f64 = 3.0;
-    /// Minimum number of lower rates to compare the delay with. Fewer do not form a plateau, because one of
-    /// them may be an outlier.
+    /// Minimum number of lower rates to compare the delay with. Fewer rates do not form a plateau, because one
+    /// of them may be an outlier.
     pub const DELAY_RATES: usize = 2;
 }
 

@@ -1,7 +1,7 @@
 //! Data of a plot.
 //!
-//! All figures share one type: the analysis fills it, the report draws it, the CSV writer prints it. A figure
-//! holds plain values (ns, packets, seconds); the report scales them for display.
+//! All figures share one type. The analysis fills it in, the report draws it, and the CSV writer prints it. A
+//! figure holds plain values (ns, packets, seconds); the report scales them for display.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -197,27 +197,27 @@ pub struct Matching {
     pub lost: u64,
     /// Packets seen only at egress.
     pub extra: u64,
-    /// Further copies at ingress of a packet that is still in flight.
+    /// Additional copies of a packet, seen at ingress while the packet is still in flight.
     pub duplicates_pre: u64,
-    /// Further copies at egress of a packet that had already arrived.
+    /// Additional copies of a packet, seen at egress after the packet has arrived.
     pub duplicates_post: u64,
-    /// Keys that occurred again at ingress after the window while their packet was still missing. That packet
-    /// counts as lost. Indicates a key that repeats too soon.
+    /// Keys that occurred again at ingress after the window, while the earlier packet with the key was still
+    /// missing. The earlier packet counts as lost. A number above 0 means that keys repeat too soon.
     pub reused: u64,
     /// Packets given up early because more packets were in flight than the matcher's limit. They count as
     /// lost or extra.
     pub evicted: u64,
-    /// Packets in `lost` that were seen at ingress after the last packet at egress: either lost, or the
-    /// egress capture stopped too early.
+    /// Packets in `lost` that were seen at ingress after the last packet at egress. Either they were lost, or
+    /// the egress capture stopped too early.
     pub lost_at_end: u64,
-    /// Packets in `extra` that were seen at egress before the first packet at ingress: either foreign, or the
-    /// ingress capture started too late.
+    /// Packets in `extra` that were seen at egress before the first packet at ingress. Either they are foreign,
+    /// or the ingress capture started too late.
     pub extra_at_start: u64,
     /// Individual events of the counts above, in order of time, up to a limit per kind.
     pub events: Vec<Event>,
 }
 
-/// A packet that was lost, duplicated, reordered or otherwise not simply matched.
+/// A packet that was not simply matched, for example because it was lost, duplicated or reordered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Kind of the event.
@@ -266,7 +266,7 @@ pub struct Verdict {
     pub percentile: f64,
     /// Outcome of the test.
     pub outcome: Outcome,
-    /// Number of packets sent, which the verdict is based on.
+    /// Number of packets sent. The verdict is based on these packets.
     pub packets: u64,
     /// Packets that were lost or arrived after the limit.
     pub failures: u64,
@@ -333,8 +333,8 @@ pub struct Delay {
     /// Largest relative error of the percentiles, their bounds and the curve: 0.001 for 0.1 %. Null if they
     /// are exact. `min_ns`, `mean_ns`, `max_ns` and the worst packets are always exact.
     pub resolution: Option<f64>,
-    /// Drift of the lower envelope of the delay over time, in ns per second: drift between the clocks of the
-    /// two taps, or a change of the path. Null with fewer than ten intervals.
+    /// Drift of the lower envelope of the delay over time, in ns per second. It is caused by drift between the
+    /// clocks of the two taps or by a change of the path. Null with fewer than ten intervals.
     pub drift_ns_per_s: Option<f64>,
     /// Half width of the 95 % confidence interval of the drift, in ns per second; null with fewer than ten
     /// intervals.
@@ -358,8 +358,8 @@ pub struct Percentile {
     /// Lower bound of the 95 % confidence interval, in ns: an order statistic of the sample, or 0 if no value
     /// of the sample bounds the percentile from below (fewer than six values).
     pub low_ns: i64,
-    /// Upper bound of the 95 % confidence interval, in ns. Null if no value of the sample bounds the
-    /// percentile from above: the percentile may exceed the largest measured value.
+    /// Upper bound of the 95 % confidence interval, in ns. Null if no value of the sample bounds the percentile
+    /// from above. In this case, the percentile may exceed the largest measured value.
     pub high_ns: Option<i64>,
     /// Whether the percentile is supported: n (1 - p) is at least 10.
     pub supported: bool,
@@ -368,7 +368,7 @@ pub struct Percentile {
 /// Loss (RFC 7680).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
-    /// Packets sent: all packets seen at ingress, without further copies.
+    /// Packets sent: all packets seen at ingress, without additional copies.
     pub sent: u64,
     /// Packets never seen at egress.
     pub lost: u64,

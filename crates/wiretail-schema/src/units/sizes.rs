@@ -1,7 +1,7 @@
 //! Frame sizes of synthetic traffic: a single length, or a mix of several.
 //!
 //! Experiment files and the command line use the same notation. Lengths exclude the frame check sequence of 4
-//! bytes: a packet commonly called 64 bytes long has 60 here.
+//! bytes: a packet that is commonly said to be 64 bytes long has a length of 60 in this notation.
 
 use std::fmt;
 use std::str::FromStr;

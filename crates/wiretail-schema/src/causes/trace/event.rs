@@ -17,7 +17,7 @@ pub enum Kind {
     /// The softirq ends. Arguments as for [`Kind::SoftirqEntry`].
     SoftirqExit,
     /// The processor switches to another task. `[next pid, previous state, next priority]`; name: the next
-    /// task. The pid of the event is the task that leaves.
+    /// task. The pid of the event is that of the task that ran before.
     Switch,
     /// A function call is queued for another processor. `[target, function, call site]`.
     CsdQueue,
@@ -27,8 +27,8 @@ pub enum Kind {
     CsdExit,
     /// An inter-processor interrupt is sent to one processor. `[target, callback, call site]`.
     IpiSend,
-    /// An inter-processor interrupt is sent to several processors. `[mask of the first 64, callback, call
-    /// site]`; name: the full mask in hexadecimal, if there are more than 64.
+    /// An inter-processor interrupt is sent to several processors. `[mask of the first 64 processors, callback,
+    /// call site]`; name: the full mask in hexadecimal, if there are more than 64 processors.
     IpiSendMask,
     /// Address translations are flushed. `[reason, pages]`; name: the reason.
     TlbFlush,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use event::{Event, Kind, TraceNames};
 pub use roles::{Gap, ROLES_FILE, ROLES_SCHEMA, Spin, TraceRoles};
 
-/// Schema name and version of `trace.json`. The number changes with the layout.
+/// Schema name and version of `trace.json`. The version number changes whenever the layout changes.
 pub const TRACE_SCHEMA: &str = "wiretail.trace/1";
 /// File name of the description in a trace's folder.
 pub const TRACE_FILE: &str = "trace.json";
@@ -62,8 +62,9 @@ pub struct TraceInfo {
     pub symbols: Vec<(u64, String)>,
 }
 
-/// Offset to add to the trace clock to get CLOCK_REALTIME. One clock is read many times, each time between two
-/// readings of the other clock; the reading with the shortest time between the enclosing readings is used.
+/// Offset to add to the trace clock to get CLOCK_REALTIME. To measure the offset, one clock is read many times,
+/// each time between two readings of the other clock. The reading whose two enclosing readings are closest
+/// together is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Time of the reading, in ns of the trace clock.
@@ -108,7 +109,8 @@ pub struct TraceStream {
     pub file: String,
     /// File length, in bytes.
     pub bytes: u64,
-    /// Events overwritten before they were drained. The pages mark the affected time windows.
+    /// Number of events that were overwritten before they were read. The trace pages mark the affected time
+    /// windows.
     pub overrun: u64,
     /// Events that the kernel could not write; their times are unknown.
     pub dropped: u64,

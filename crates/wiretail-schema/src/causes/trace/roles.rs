@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Schema name and version of `roles.json`. The number changes with the layout.
+/// Schema name and version of `roles.json`. The version number changes whenever the layout changes.
 pub const ROLES_SCHEMA: &str = "wiretail.trace-roles/1";
 /// File name of the roles in the folder of a trial's trace.
 pub const ROLES_FILE: &str = "roles.json";
 
-/// Threads that forwarded the packets of a trial, their core, and facts about the core that the trace lacks.
-/// All times are in ns of the trace clock (CLOCK_MONOTONIC).
+/// Threads that forwarded the packets of a trial, their core, and facts about the core that the trace does not
+/// contain. All times are in ns of the trace clock (CLOCK_MONOTONIC).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceRoles {
     /// Schema name and version ([`ROLES_SCHEMA`]).
@@ -27,7 +27,8 @@ pub struct TraceRoles {
     pub batch: u64,
     /// Core that sends the packets. Kernel work on this core also delays a packet before the device can see it.
     pub feeding: Option<u32>,
-    /// Stalls of a polling device, logged by its own loop. Only stalls while packets were in flight.
+    /// Stalls of a polling device, logged by its own loop. Includes only stalls that occurred while packets
+    /// were in flight.
     pub stalls: Vec<Gap>,
     /// Whether the device keeps a stall log. If so, time without an event and without a stall is the device's
     /// own work.

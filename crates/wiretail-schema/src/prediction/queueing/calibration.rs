@@ -33,15 +33,15 @@ pub struct QueueingCalibration {
     /// Settings of the device, except its batches and their release. A model describes a single device.
     #[serde(default)]
     pub device: Vec<SettingRecord>,
-    /// Release of packets that the experiment requested; null if not stated.
+    /// How the experiment requested packets to be released; null if not stated.
     #[serde(default)]
     pub release: Option<Release>,
     /// Method used to find the service time.
     pub method: CalibrationMethod,
     /// Number of packets that arrived and left.
     pub packets: u64,
-    /// Number of intervals between departures while packets waited; for a batch release, intervals between
-    /// batches.
+    /// Number of intervals between departures while packets waited. If packets are released in batches, the
+    /// intervals between batches are used.
     pub gaps: u64,
     /// Total length of these intervals, in ns: the time for which the server was observed busy.
     pub busy_ns: f64,
@@ -51,9 +51,10 @@ pub struct QueueingCalibration {
     pub interrupts: InterruptEvidence,
     /// Number of isolated packets: packets that found the server idle.
     pub isolated: u64,
-    /// Additional waits of isolated packets, beyond service and transfer, by the idle time of the server.
+    /// Waits of isolated packets in addition to service and transfer, grouped by how long the server had been
+    /// idle.
     pub wakes: Vec<WakeEvidence>,
-    /// Median gap of the sender within a burst, in ns; null if no burst was sent.
+    /// Median gap between the packets of a burst when they are sent, in ns; null if no burst was sent.
     pub spacing_ns: Option<f64>,
     /// Remarks about the calibration, for the reader.
     pub remarks: Vec<String>,
@@ -67,8 +68,8 @@ pub enum CalibrationMethod {
     Gaps,
     /// From the intervals between released batches.
     Batches,
-    /// From the median delay minus that of a forwarder without work. Weaker, because queues and variation are
-    /// unknown.
+    /// From the median delay minus that of a forwarder that does no work. This evidence is weaker, because
+    /// queues and variation are unknown.
     Baseline,
 }
 
@@ -125,13 +126,14 @@ pub struct QueueingValidation {
     /// Comparison with a simulation of the recorded arrivals of each trial.
     #[serde(default)]
     pub replay: QueueingReplay,
-    /// Predicted and measured distribution for a plot; for repeats, those of the trial with the median p99.
+    /// Predicted and measured distribution for a plot. If there are repeats, the trial with the median p99 is
+    /// used.
     pub curve: Vec<ComparedPercentile>,
 }
 
-/// Comparison of a load simulated with the recorded arrivals of each trial and, if the trial lists them, its
-/// recorded stalls. Errors of this comparison are caused by the device; errors that appear only in the
-/// prediction are caused by the load generator and the machine.
+/// Comparison of measured delays with a simulation of the recorded arrivals of each trial and, if the trial
+/// lists them, its recorded stalls. Errors in this comparison are caused by the device; errors that appear only
+/// in the prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
     /// Whether recorded stalls of the device were replayed as well.
@@ -149,9 +151,9 @@ pub struct ComparedPercentile {
     pub percentile: f64,
     /// Predicted value, in ns; the median if the load was simulated several times.
     pub predicted_ns: i64,
-    /// Lower bound, in ns: in one of twenty simulations of the load, the value is below it.
+    /// Lower bound, in ns. In one of twenty simulations of the load, the value is lower.
     pub predicted_low_ns: i64,
-    /// Upper bound, in ns: in one of twenty simulations of the load, the value is above it.
+    /// Upper bound, in ns. In one of twenty simulations of the load, the value is higher.
     pub predicted_high_ns: i64,
     /// Measured value, in ns; the median over repeats.
     pub measured_ns: i64,

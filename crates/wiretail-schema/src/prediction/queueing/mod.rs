@@ -72,7 +72,7 @@ pub enum Release {
     Batch,
 }
 
-/// Model of a path: a ring, a server that takes batches from it and is interrupted, and a transfer.
+/// Model of a path: a ring, a server that takes batches from the ring and can be interrupted, and a transfer.
 ///
 /// The model describes a device independently of its load, so a device that was measured at one rate can be
 /// predicted at others.
@@ -100,8 +100,8 @@ pub struct QueueingModel {
 }
 
 impl QueueingModel {
-    /// Returns a server without interrupts and wake-up delay that releases each packet as soon as it is
-    /// served.
+    /// Returns a server that has no interrupts and no wake-up delay and that releases each packet as soon as it
+    /// is served.
     pub fn serving(service: Length, ring: u64, batch: u64) -> Self {
         Self {
             ring,
@@ -162,7 +162,7 @@ pub struct QueueingPrediction {
     pub calibration: Option<QueueingCalibration>,
     /// Predictions at each load.
     pub loads: Vec<QueueingLoad>,
-    /// Accuracy of the predictions, one entry per measured load it was compared with.
+    /// Accuracy of the predictions, with one entry for each measured load that was compared.
     #[serde(default)]
     pub validations: Vec<QueueingValidation>,
     /// Accuracy of the predicted capacity, one entry per rate found by a search.
@@ -188,7 +188,8 @@ pub struct QueueingLoad {
     pub lost: u64,
     /// Loss ratio: lost / sent.
     pub loss_ratio: f64,
-    /// Fraction of the time spent on packets and batches, from the first arrival to the last departure.
+    /// Fraction of the time from the first arrival to the last departure that the server spent on packets and
+    /// batches.
     pub utilisation: f64,
     /// Largest number of packets that waited in the ring.
     pub queue_max: u64,
@@ -205,8 +206,9 @@ pub struct QueueingDelay {
     pub min_ns: i64,
     /// Arithmetic mean, in ns.
     pub mean_ns: f64,
-    /// Half width of the mean's 99 % confidence interval by batch means, in ns. It describes the precision of
-    /// the simulation, not of the model. Null with fewer than a few thousand packets, and under overload.
+    /// Half the width of the 99 % confidence interval of the mean, in ns, computed from batch means. It
+    /// describes the precision of the simulation, not of the model. Null under overload, or if there are fewer
+    /// than a few thousand packets.
     pub mean_error_ns: Option<f64>,
     /// Largest delay, in ns.
     pub max_ns: i64,
