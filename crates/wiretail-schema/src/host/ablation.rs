@@ -61,7 +61,7 @@ pub struct Configuration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfigurationKind {
-    /// No factor: the host as it was found.
+    /// No factor is in effect: the host is not changed.
     AsIs,
     /// All factors.
     All,
@@ -126,7 +126,7 @@ pub enum Statistic {
     P99,
     /// The 99.9th percentile of the delay. Settings are ranked by this percentile.
     P999,
-    /// The largest delay, which settings are ranked by as well.
+    /// The largest delay. Settings are also ranked by it.
     Max,
 }
 

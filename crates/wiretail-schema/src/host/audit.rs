@@ -25,7 +25,7 @@ pub struct Audit {
     pub cores_from: String,
     /// Findings, one per rule, in the order of the rules.
     pub findings: Vec<Finding>,
-    /// Existing files that could not be read, for any rule, by name.
+    /// Files that exist but could not be read, for any rule, sorted by name.
     pub unreadable: Vec<Unreadable>,
 }
 

@@ -112,7 +112,7 @@ pub struct FloorValue {
     pub percentile: f64,
     /// Wait, in ns.
     pub wait_ns: u64,
-    /// Number of longer gaps, which the value is based on.
+    /// Number of longer gaps. The value is based on these gaps.
     pub gaps_beyond: u64,
     /// Whether there are at least ten longer gaps. This flag has no meaning for the maximum.
     pub supported: bool,
@@ -143,7 +143,7 @@ pub struct GapCause {
     pub kind: CauseKind,
     /// Name within the kind, such as a task or a handler; empty if the kind has no names.
     pub name: String,
-    /// Number of gaps in which this cause took the most time.
+    /// Number of gaps of which this cause accounts for the largest part.
     pub gaps: u64,
     /// Total length of these gaps, in ns.
     pub total_ns: u64,

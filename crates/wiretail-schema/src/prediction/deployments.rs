@@ -27,7 +27,7 @@ pub struct DeploymentSpec {
     pub forwarder_median_ns: Estimate,
     /// Interrupts on the device's core.
     pub interrupts: Vec<InterruptSpec>,
-    /// Total time per second spent in further interrupts.
+    /// Total time per second spent in other interrupts.
     pub interrupt_time: Option<Duration>,
     /// Measured overload.
     pub overload: Option<OverloadBounds>,

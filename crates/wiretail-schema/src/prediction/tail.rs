@@ -203,7 +203,7 @@ pub struct ReturnLevel {
     pub high_ns: f64,
 }
 
-/// Prediction for packets that follow.
+/// Prediction for later packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     /// Number of packets that follow.
@@ -225,7 +225,7 @@ pub struct LevelForecast {
     pub basis: Basis,
     /// Number of events above the level among the fitted packets.
     pub seen: u64,
-    /// Expected number of events among the packets that follow.
+    /// Expected number of events among the later packets.
     pub expected: f64,
     /// Smallest number of events in the interval.
     pub low: u64,

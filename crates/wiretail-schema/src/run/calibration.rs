@@ -51,7 +51,7 @@ pub struct Accounting {
     pub lost: u64,
     /// Packets that the device sent twice.
     pub duplicated: u64,
-    /// Measured number of further copies at the egress tap.
+    /// Measured number of additional copies at the egress tap.
     pub duplicates: u64,
     /// Packets that the device sent after their successor.
     pub swapped: u64,

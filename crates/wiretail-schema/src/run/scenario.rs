@@ -110,8 +110,8 @@ pub enum OverloadSign {
 impl Overload {
     /// Loss up to this fraction is not considered overload.
     pub const LOSS_MIN: f64 = 1e-3;
-    /// Loss up to this multiple of the loss at lower rates is not considered overload, unless it exceeds
-    /// [`Self::LOSS_STEP`].
+    /// Loss up to this multiple of the loss at lower rates is not considered overload, unless it exceeds that
+    /// loss by more than [`Self::LOSS_STEP`].
     pub const LOSS_FACTOR: f64 = 10.0;
     /// A loss ratio that exceeds the ratio at lower rates by this much is always considered overload.
     pub const LOSS_STEP: f64 = 0.1;

@@ -241,7 +241,7 @@ pub enum EventKind {
     Lost,
     /// The packet was seen only at egress.
     Extra,
-    /// A further copy was seen at ingress.
+    /// An additional copy was seen at ingress.
     DuplicatePre,
     /// A further copy was seen at egress.
     DuplicatePost,
