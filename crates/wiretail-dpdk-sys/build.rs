@@ -8,7 +8,8 @@ fn main() {
 
 #[cfg(feature = "dpdk")]
 fn dpdk() {
-    // DPDK's drivers are plugins of the shared library. Static linking would have to list each driver.
+    // DPDK's drivers are plugins of the shared library. With static linking, each driver would have to be
+    // listed.
     let mut probe = pkg_config::Config::new();
     probe.statik(false).cargo_metadata(false).env_metadata(true);
     let library = match probe.atleast_version("21.11").probe("libdpdk") {
@@ -23,8 +24,8 @@ fn dpdk() {
     };
     let mut build = cc::Build::new();
     build.file("c/ports.c").file("c/loops.c").includes(&library.include_paths);
-    // DPDK's inlined functions need DPDK's own configuration and at least the processor that DPDK was built for.
-    // pkg_config::Library does not provide these flags.
+    // DPDK's inlined functions need DPDK's own configuration and must be compiled for the processor that DPDK
+    // was built for, or a newer one. pkg_config::Library does not provide these flags.
     let flags = std::process::Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
     let flags = flags.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let mut words = flags.split_whitespace();
@@ -35,7 +36,8 @@ fn dpdk() {
             build.flag(word);
         }
     }
-    // The loops are the measured code, so they are optimized in every profile. Warnings in DPDK's headers are disabled.
+    // The C loops are what is measured, so they are optimized in every profile. Warnings in DPDK's headers
+    // are disabled.
     build
         .opt_level(3)
         .std("gnu11")
@@ -43,7 +45,7 @@ fn dpdk() {
         .extra_warnings(true)
         .define("ALLOW_EXPERIMENTAL_API", None);
     build.flag("-Wno-unused-parameter").flag("-Wno-deprecated-declarations").compile("wiretail_dpdk");
-    // The linker drops unused libraries; the drivers load the libraries that they need.
+    // The linker drops libraries that are not used directly. The drivers load the libraries that they need.
     for path in &library.link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }

@@ -1,4 +1,5 @@
-/* The packet loops: forwarding, sending and receiving. They allocate only buffers of the pool, and count packets. */
+/* The packet loops: forwarding, sending and receiving. They count packets, and allocate nothing but buffers from the
+ * pool. */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -12,19 +13,23 @@
 
 #include "internal.h"
 
-/* Maximum number of packets per path to forward after the stop request: the capacity of a receive queue. */
+/* Maximum number of packets that each path still forwards after the stop request. This is the capacity of a receive
+ * queue. */
 #define LAST_PACKETS 4096
-/* Maximum number of packets to hold until reception pauses. If it never pauses, packets are sent in such batches. */
+/* Maximum number of packets to hold while waiting for a pause in reception. If there is no pause, packets are sent
+ * once this many are held. */
 #define HELD_MAX 512
 
-/* A thread that DPDK did not start has no lcore ID. A thread without an lcore ID has no buffer cache. */
+/* Registers the calling thread with DPDK if DPDK did not start it. Registration gives the thread an lcore ID, and
+ * only threads with an lcore ID have a buffer cache. */
 static void enter(void)
 {
 	if (unlikely(rte_lcore_id() == LCORE_ID_ANY))
 		rte_thread_register();
 }
 
-/* Plain addition: there is one writer, and readers see the stored value without tearing. */
+/* Adds without an atomic read-modify-write. This is safe because each counter has a single writer, and readers never
+ * see a partially written value. */
 static inline void count(uint64_t *counter, uint64_t more)
 {
 	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
@@ -42,7 +47,8 @@ static uint64_t cycles(uint64_t ns)
 	return (uint64_t)((double)ns * (double)rte_get_tsc_hz() / 1e9);
 }
 
-/* Takes received packets: one batch, or, with a quiet time, all packets up to the next pause in reception. */
+/* Takes received packets. Without a quiet time, this is one batch; with a quiet time, all packets up to the next
+ * pause in reception. */
 static inline uint16_t take(struct wt_forwarding_path *path, const struct pacing *pacing, struct rte_mbuf **packets)
 {
 	uint16_t received = rte_eth_rx_burst(path->from, 0, packets, pacing->batch);
@@ -73,12 +79,14 @@ static inline void pass(struct wt_forwarding_path *path, const struct pacing *pa
 		while (rte_rdtsc() < end)
 			rte_pause();
 	}
-	/* Send immediately, even a few packets, because waiting for more would be indistinguishable from network delay. */
+	/* Packets are sent immediately, even if there are only a few. Waiting for more packets would look the same as
+	 * network delay. */
 	taken = rte_eth_tx_burst(path->to, 0, packets, packets_count);
-	/* Packets that do not fit are dropped: if queued, they would delay all later packets. */
+	/* Packets that do not fit into the send queue are dropped. If they were kept, they would delay all later
+	 * packets. */
 	if (unlikely(taken < packets_count))
 		rte_pktmbuf_free_bulk(packets + taken, packets_count - taken);
-	/* Packets are counted after they are sent, so that counting delays no packet. */
+	/* Packets are counted after they are sent, so that counting does not delay them. */
 	count(&path->received, packets_count);
 	count(&path->taken, taken);
 	count(&path->refused, packets_count - taken);

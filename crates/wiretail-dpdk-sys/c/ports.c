@@ -1,4 +1,4 @@
-/* Starting DPDK, opening and closing ports, and port counters. None of this runs in the packet loops. */
+/* Starts DPDK, opens and closes ports, and reads port counters. None of this runs in the packet loops. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +16,13 @@
 
 #include "internal.h"
 
-/* Number of buffers for all ports, about 38 MiB: net_af_xdp alone puts 4,096 of them into each port's fill ring. */
+/* Number of buffers for all ports, about 38 MiB. Many are needed: net_af_xdp puts 4,096 buffers into the fill ring of
+ * each port. */
 #define BUFFERS 16383
-/* Buffers cached per thread: several bursts, so that a thread seldom accesses the shared ring. */
+/* Number of buffers cached per thread. The cache holds several bursts, so that a thread rarely accesses the shared
+ * ring. */
 #define CACHE 256
-/* Number of slots of a queue if its driver recommends none. */
+/* Number of slots per queue if the driver does not recommend a number. */
 #define SLOTS 1024
 
 _Static_assert(sizeof(struct wt_forwarding_path) == 128, "must match Rust");
@@ -31,8 +33,8 @@ struct rte_mempool *wt_pool;
 int wt_timestamp_offset = -1;
 uint64_t wt_timestamp_flag;
 
-/* With an invalid argument, DPDK prints all of its options to standard output, which is reserved for the caller's
- * results. The cause is printed to standard error. */
+/* Redirects standard output while DPDK starts. If an argument is invalid, DPDK prints a list of all its options to
+ * standard output, which is reserved for the caller's results. DPDK prints the cause to standard error. */
 static int init_quietly(int argc, char **argv)
 {
 	int output = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -59,7 +61,7 @@ int wt_eal_init(int argc, char **argv)
 
 	if (result < 0)
 		return result;
-	/* No specific NUMA node: the best node is unknown before the first port is opened. */
+	/* No NUMA node is specified, because the best one is unknown before the first port is opened. */
 	wt_pool = rte_pktmbuf_pool_create("wiretail", BUFFERS, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
 	return wt_pool ? 0 : -ENOMEM;
 }
@@ -95,7 +97,8 @@ static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *po
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 		port->timestamps = 1;
 	}
-	/* Safe because all packets come from a single pool and have a single owner. */
+	/* Fast free requires that all packets of a queue come from one pool and have one owner, which is the case
+	 * here. */
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	rx_slots = info.default_rxportconf.ring_size ? info.default_rxportconf.ring_size : SLOTS;
 	tx_slots = info.default_txportconf.ring_size ? info.default_txportconf.ring_size : SLOTS;
@@ -122,7 +125,8 @@ static int start(uint16_t id, const struct wt_plan *plan, struct wt_port *port, 
 		return result;
 	*step = "promiscuous reception";
 	result = rte_eth_promiscuous_enable(id);
-	/* Rings and memory interfaces have no addresses and receive all packets anyway. */
+	/* Ring and memory interface drivers do not support promiscuous mode. They have no addresses and receive all
+	 * packets anyway. */
 	if (result < 0 && result != -ENOTSUP)
 		return result;
 	while (rte_eth_link_get_nowait(id, &link) == 0 && !link.link_status && waited < plan->link_wait_ms) {
@@ -142,9 +146,9 @@ int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port 
 	memset(port, 0, sizeof(*port));
 	*step = "probing the device";
 	result = rte_dev_probe(device);
-	/* DPDK probes PCI devices when it starts. */
+	/* PCI devices were already probed when DPDK started. */
 	if (result < 0 && result != -EEXIST)
-		/* Drivers return -1 for any failure. As an error number, -1 would mean "not permitted". */
+		/* Drivers return -1 for any failure, but -1 read as an error number means "not permitted". */
 		return result == -1 ? -ENODEV : result;
 	*step = "finding its port";
 	if ((result = find(device, &id)) < 0)

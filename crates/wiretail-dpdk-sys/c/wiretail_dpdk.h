@@ -1,4 +1,4 @@
-/* The DPDK interface for Rust: plain structures and a few functions. src/present/ffi.rs has the same declarations. */
+/* The C interface for Rust: plain structures and a few functions. The same declarations are in src/present/ffi.rs. */
 #ifndef WIRETAIL_DPDK_H
 #define WIRETAIL_DPDK_H
 
@@ -36,8 +36,8 @@ struct wt_port_counts {
 	uint64_t tx_errors;
 };
 
-/* A direction of a forwarder. One thread writes the counters, any thread may read them. The size is two cache lines,
- * because processors fetch lines in pairs. */
+/* One direction of a forwarder. The counters are written by one thread and may be read by any thread. The size is two
+ * cache lines, because processors fetch cache lines in pairs. */
 struct wt_forwarding_path {
 	uint16_t from;
 	uint16_t to;
@@ -45,7 +45,7 @@ struct wt_forwarding_path {
 	uint64_t received;
 	/* Packets accepted by the sending port. */
 	uint64_t taken;
-	/* Packets rejected by the sending port. They were dropped. */
+	/* Packets dropped because the sending port rejected them. */
 	uint64_t refused;
 	/* Number of polls that found packets, and the maximum number of packets found by one poll. */
 	uint64_t bursts;
@@ -57,10 +57,11 @@ struct wt_forwarding_path {
 struct wt_forwarder_config {
 	/* Maximum number of packets that are processed and sent together. */
 	uint64_t batch;
-	/* Processing time per packet of a batch before the batch is sent, in ns, as in a network function. */
+	/* Simulated processing time per packet, in ns. As in a network function, a batch is sent after all of its
+	 * packets have been processed. */
 	uint64_t work_ns;
-	/* Quiet time in ns. Packets are taken once no further packet has arrived for this time, as with a NIC whose
-	 * receive timer restarts with each packet. 0 means that packets are taken immediately. */
+	/* Quiet time in ns. Packets are taken after no packet has arrived for this time, as with a NIC whose receive
+	 * timer restarts with each packet. If 0, packets are taken immediately. */
 	uint64_t quiet_ns;
 };
 
@@ -73,10 +74,10 @@ struct wt_frame {
 struct wt_packet {
 	void *buffer;
 	const uint8_t *data;
-	/* Number of bytes at `data`, and length of the whole packet. */
+	/* Number of bytes at `data`, and length of the whole packet in bytes. */
 	uint32_t length;
 	uint32_t wire_length;
-	/* Ticks of the NIC's clock; only valid if `timestamped` is not 0. */
+	/* Receive time in ticks of the NIC's clock. Valid only if `timestamped` is not 0. */
 	uint64_t ticks;
 	uint64_t timestamped;
 };
@@ -89,15 +90,16 @@ int wt_eal_init(int argc, char **argv);
 int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port *port, const char **step);
 void wt_port_close(uint16_t id);
 int wt_port_counts(uint16_t id, struct wt_port_counts *counts);
-/* Reads the NIC's clock. Returns 0, or a negative error number if it has none. */
+/* Reads the NIC's clock. Returns 0, or a negative error number if the NIC has no readable clock. */
 int wt_port_clock(uint16_t id, uint64_t *ticks);
 
-/* Forwards until `stop` is not 0, in the calling thread, which busy-waits. Packets received by one rx_burst of at most
- * `batch` packets are sent by one tx_burst. Packets received before the end are still sent. */
+/* Forwards packets in the calling thread, which busy-waits, until `stop` is not 0. Without a quiet time, the packets
+ * received by one rx_burst, at most `batch`, are sent by one tx_burst. Packets that arrived before the end are still
+ * sent. */
 void wt_forward(struct wt_forwarding_path *paths, uint32_t count, const struct wt_forwarder_config *config, const uint8_t *stop);
 
-/* Copies frames and sends them; waits for up to `patience_ns` until the port accepts them. Returns the number of
- * accepted frames. Frames are accepted in order. Sets `error` if fewer than `count` frames were accepted. */
+/* Copies frames and sends them in order. Waits up to `patience_ns` for the port to accept them. Returns the number of
+ * accepted frames, and sets `error` if it is less than `count`. */
 uint16_t wt_send(uint16_t id, const struct wt_frame *frames, uint16_t count, uint64_t patience_ns, int *error);
 
 /* Receives up to `most` available packets. The caller must release all of them. */

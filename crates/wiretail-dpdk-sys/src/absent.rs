@@ -1,11 +1,12 @@
-//! Placeholder types for builds without DPDK. They have no values, because [`Eal::start`] always fails.
+//! Placeholder types for builds without DPDK. No value of these types can exist, because [`Eal::start`]
+//! always fails.
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
 use crate::{DirectionCounts, DpdkError, ForwarderConfig, Inside, Packet, PortCounts, PortOptions};
 
-/// A started DPDK.
+/// Proof that DPDK was started.
 #[derive(Debug, Clone, Copy)]
 pub struct Eal(Infallible);
 

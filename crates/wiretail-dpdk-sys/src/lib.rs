@@ -1,13 +1,15 @@
 //! The DPDK functions that Wiretail needs: ports, a run-to-completion forwarder, sending and receiving.
 //!
 //! The loops are written in C (`c/loops.c`), because DPDK implements receive and send as inlined functions in
-//! its headers. The C interface uses plain structures only (`c/wiretail_dpdk.h`). `present` wraps it in types
-//! that enforce which thread may call which function. Without the feature `dpdk`, nothing is built or linked;
-//! the same types exist, and [`Eal::start`] returns an error that names what to install. DPDK loads its
-//! drivers as plugins at run time.
+//! its headers. The C interface (`c/wiretail_dpdk.h`) uses only plain structures. The module `present` wraps
+//! it in types that enforce which thread may call which function. DPDK loads its drivers as plugins at run
+//! time.
 //!
-//! This crate does not handle network namespaces: the caller that opens a port provides a function that
-//! enters the port's namespace ([`Inside`]).
+//! Without the feature `dpdk`, no C code is built or linked. The same types exist, but [`Eal::start`] returns
+//! an error that names what to install.
+//!
+//! This crate does not handle network namespaces. To open a port, the caller passes a function that enters
+//! the port's namespace ([`Inside`]).
 
 use std::io;
 
@@ -50,7 +52,7 @@ pub enum DpdkError {
         /// The error that DPDK returned.
         source: io::Error,
     },
-    /// A port that cannot be opened.
+    /// A port could not be opened.
     #[error(
         "{device}: {step} failed: {source}; check that DPDK has a driver for it, that no other program uses \
          it, and that it is available (an existing interface, or a PCI device bound to vfio-pci)"
@@ -62,7 +64,7 @@ pub enum DpdkError {
         /// The error that the driver returned.
         source: io::Error,
     },
-    /// A value out of its range.
+    /// A value is out of range.
     #[error("{what} is {found}; expected {expected}")]
     Range {
         /// Name of the value.
@@ -79,7 +81,7 @@ pub enum DpdkError {
 pub struct PortOptions {
     /// Whether to request receive timestamps of the NIC if its driver supports them.
     pub timestamps: bool,
-    /// Time to wait for the link, in ms; 0 for devices without a wire.
+    /// Time to wait for the link, in ms; 0 for devices without a physical link.
     pub link_wait_ms: u32,
 }
 
@@ -89,11 +91,12 @@ pub struct ForwarderConfig {
     /// Maximum number of packets that are processed and sent together, 1 to [`BATCH_MAX`]. Some NIC drivers
     /// need 4 or more.
     pub batch: usize,
-    /// Processing time per packet of a batch before the batch is sent, in ns, as in a network function.
+    /// Simulated processing time per packet, in ns. As in a network function, a batch is sent after all of
+    /// its packets have been processed.
     pub work_ns: u64,
-    /// Quiet time in ns. Packets are taken once no further packet has arrived for this time, as with a NIC
-    /// whose receive timer restarts with each packet (Intel 82574 datasheet, RDTR). 0 means that packets are
-    /// taken immediately.
+    /// Quiet time in ns. Packets are taken after no packet has arrived for this time, as with a NIC whose
+    /// receive timer restarts with each packet (Intel 82574 datasheet, RDTR). If 0, packets are taken
+    /// immediately.
     pub quiet_ns: u64,
 }
 
@@ -117,9 +120,9 @@ pub struct DirectionCounts {
     pub received: u64,
     /// Packets accepted by the sending port.
     pub taken: u64,
-    /// Packets rejected by the sending port. They were dropped.
+    /// Packets dropped because the sending port rejected them.
     pub refused: u64,
-    /// Number of polls that found packets. The packets of a poll are sent together.
+    /// Number of polls that found packets. All packets found by one poll are sent together.
     pub bursts: u64,
     /// Maximum number of packets found by one poll.
     pub burst_max: u64,
@@ -127,7 +130,7 @@ pub struct DirectionCounts {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// The first segment: the whole packet, up to 2 KiB.
+    /// Data of the first segment. It holds the whole packet if the packet has at most 2 KiB.
     pub data: &'a [u8],
     /// Length of the whole packet in bytes.
     pub wire_len: u32,

@@ -1,4 +1,4 @@
-//! Declarations of `c/wiretail_dpdk.h`. Sizes are asserted on both sides.
+//! Declarations that match `c/wiretail_dpdk.h`. Both sides assert the sizes of the structures.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,4 @@
-//! Safe types for DPDK: a port is used by one thread at a time and closed when it is dropped.
+//! Safe types for DPDK. A port is used by one thread at a time, and is closed when it is dropped.
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
@@ -12,16 +12,16 @@ use crate::{
 
 mod ffi;
 
-/// A started DPDK (its environment abstraction layer).
+/// Proof that DPDK (its environment abstraction layer) was started.
 #[derive(Debug, Clone, Copy)]
 pub struct Eal(());
 
 impl Eal {
-    /// Starts DPDK with these command-line arguments, without the program name.
+    /// Starts DPDK. `arguments` are its command-line arguments without the program name.
     ///
     /// # Errors
-    /// Returns an error if DPDK was already started, or if it fails to start: invalid arguments, insufficient
-    /// memory, missing permissions. DPDK prints the cause to standard error.
+    /// Returns an error if DPDK was already started or fails to start, for example because of invalid
+    /// arguments, insufficient memory or missing permissions. DPDK prints the cause to standard error.
     pub fn start(arguments: &[String]) -> Result<Self, DpdkError> {
         static STARTED: AtomicBool = AtomicBool::new(false);
         let failed = |source| DpdkError::Start { arguments: arguments.join(" "), source };
@@ -64,7 +64,8 @@ impl std::fmt::Debug for Port {
 }
 
 impl Port {
-    /// Opens a device (`net_af_packet0,iface=eth0`, `0000:01:00.0`). It receives packets from then on.
+    /// Opens a device such as `net_af_packet0,iface=eth0` or `0000:01:00.0`. The port receives packets from
+    /// then on.
     ///
     /// # Errors
     /// Returns an error if the device does not exist, has no driver, or its driver reports an error.
@@ -77,7 +78,7 @@ impl Port {
         let mut opened = Err((String::new(), 0));
         inside(&mut || {
             let mut step = c"opening".as_ptr();
-            // SAFETY: all pointers refer to live values, of which C writes the last two; the name is
+            // SAFETY: all pointers refer to live values, and C writes only to the last two. The name is
             // NUL-terminated. An `Eal` exists only if DPDK is started.
             let result = unsafe { ffi::wt_port_open(name.as_ptr(), &plan, &mut info, &mut step) };
             // SAFETY: the step is a NUL-terminated string constant of the C code.
@@ -111,7 +112,7 @@ impl Port {
         self.timestamps
     }
 
-    /// Driver counters since the port was opened; all zero if the driver does not count.
+    /// Driver counters since the port was opened; all zero if the driver does not support counters.
     pub fn counts(&self) -> PortCounts {
         let mut counts = PortCounts::default();
         // SAFETY: the port is open as long as this value lives; `counts` is live and has C's layout. Drivers
@@ -128,9 +129,9 @@ impl Port {
         (result == 0).then_some(ticks)
     }
 
-    /// Copies up to [`BATCH_MAX`] frames and sends them in order, waiting up to `patience_ns` for room.
-    /// Returns the number of accepted frames, and an error number if not all were accepted. Frames are
-    /// accepted in order.
+    /// Copies up to [`BATCH_MAX`] frames and sends them in order. Waits up to `patience_ns` for space in the
+    /// send queue. Returns the number of accepted frames, and an error number if some frames were not
+    /// accepted.
     pub fn send(&mut self, frames: &[&[u8]], patience_ns: u64) -> (usize, Option<i32>) {
         let count = frames.len().min(BATCH_MAX);
         let mut list = [ffi::Frame { data: ptr::null(), length: 0 }; BATCH_MAX];
@@ -145,7 +146,8 @@ impl Port {
         (taken, (taken < count).then_some(error))
     }
 
-    /// Passes up to `most` available packets to `sink`, at most [`BATCH_MAX`]; returns their number.
+    /// Passes up to `most` available packets to `sink`, but at most [`BATCH_MAX`]. Returns the number of
+    /// packets.
     pub fn receive(&mut self, most: usize, sink: &mut dyn FnMut(Packet<'_>)) -> usize {
         let nothing = ffi::ReceivedPacket {
             buffer: ptr::null_mut(),
@@ -176,7 +178,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let id = self.id;
-        // SAFETY: the port was opened with this value and is not used any more.
+        // SAFETY: `id` refers to a port that was opened and is not used any more.
         let _ = (self.inside)(&mut || unsafe { ffi::wt_port_close(id) });
     }
 }
@@ -195,7 +197,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Creates a forwarder. Each direction is a pair of indices in `ports`: receiving and sending port.
+    /// Creates a forwarder. Each direction is a pair of indices into `ports`: the receiving port and the
+    /// sending port.
     ///
     /// # Errors
     /// Returns an error if the batch size or an index is out of range.
@@ -235,8 +238,8 @@ impl Forwarder {
         Watcher(Arc::clone(&self.shared))
     }
 
-    /// Forwards until `stop` is set, in the calling thread, which busy-waits. The packets of a poll are sent
-    /// together immediately; packets that the sending port does not accept are dropped.
+    /// Forwards packets in the calling thread, which busy-waits, until `stop` is set. The packets found by
+    /// one poll are sent together immediately. Packets that the sending port does not accept are dropped.
     pub fn run(&mut self, stop: &AtomicBool) {
         let forwarding_paths = &self.shared.forwarding_paths;
         let ForwarderConfig { batch, work_ns, quiet_ns } = self.config;

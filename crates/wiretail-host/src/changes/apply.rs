@@ -1,5 +1,5 @@
-//! Applying and undoing single steps. Undoing a step that was never applied, or was already undone, is not an
-//! error: after a SIGKILL, nothing records whether the last step took effect.
+//! Applies and undoes single steps. Undoing succeeds even if the step was never applied or was already
+//! undone, because nothing records whether the last step before a SIGKILL took effect.
 
 use std::fs;
 use std::io;
@@ -22,11 +22,11 @@ use crate::network::namespace::{self, FolderState, Namespace};
 use crate::network::netlink::{self, Netlink};
 use crate::step::{Step, VethEnd};
 
-/// State before a step. A step can be undone from the step itself and this state.
+/// State before a step. The step and this state are sufficient to undo the step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Before {
-    /// No state to restore: undoing removes the object, or the object disappears with its namespace.
+    /// No state to restore. Undoing removes the created object, or the object disappears with its namespace.
     Nothing,
     /// State of `/run/netns`, the folder of namespaces.
     Folder(FolderState),
@@ -34,16 +34,16 @@ pub(crate) enum Before {
     Value(String),
     /// State of a configuration file.
     File(FileBefore),
-    /// State of a link outside the run's namespaces: whether it was up, and its MTU.
+    /// State of a link outside the run's namespaces: whether the link was up, and its MTU.
     Link { up: bool, mtu: u32 },
     /// Whether generic receive offload of a link was on.
     Gro { on: bool },
-    /// Number of huge pages that belong to no run ([`hugepages`]), and whether this run has added its pages.
+    /// Number of huge pages that belong to no run ([`hugepages`]), and whether this run has added its own.
     HugePages { of_nobody: u64, is_added: bool },
 }
 
-/// Reads the state that a step will change. Rejects a step that would use or overwrite an object of another
-/// program.
+/// Reads the state that a step will change. Returns an error if the step would use or overwrite an object
+/// that belongs to another program.
 pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
     match step {
         Step::PrepareNamespaces => Ok(Before::Folder(namespace::folder_state())),
@@ -79,7 +79,7 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
         },
         Step::AddFile { path, .. } => configuration::look(path).map(Before::File),
         Step::AddHugePages { .. } => {
-            // The count includes pages of other runs; the journal subtracts them.
+            // This count includes pages that belong to other runs. The journal subtracts them.
             hugepages::count(Path::new("/")).map(|of_nobody| Before::HugePages { of_nobody, is_added: false })
         }
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
@@ -166,7 +166,7 @@ fn add_veth(a: &VethEnd, b: &VethEnd) -> Result<(), HostError> {
     })
 }
 
-/// Runs in a thread inside the namespace, because only such a thread sees the namespace's sysctls.
+/// Disables IPv6 from a thread inside the namespace, because only such a thread sees the namespace's sysctls.
 fn disable_ipv6(name: &str) -> Result<(), HostError> {
     namespace::inside(Some(name), || {
         for which in ["all", "default"] {
@@ -188,8 +188,8 @@ fn set_sysctl(namespace: &str, name: &str, value: &str) -> Result<(), HostError>
     written.map_err(HostError::system("set the sysctl", format!("{namespace}:{name}")))
 }
 
-/// Converts a file's content to the value to write back. Some files in /sys show all choices, as in `always
-/// [madvise] never`, but accept only the selected word.
+/// Converts the content of a file to the value to write back. Some files in /sys list all choices and mark
+/// the current one, as in `always [madvise] never`, but accept only a single choice.
 fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
     let text = text.trim_end_matches('\n');
     let is_choice = path.components().any(|part| part.as_os_str() == "sys") && !text.contains('\n');
@@ -202,7 +202,7 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// Remark about anything that was not undone, with the reason.
+    /// Remark that names anything that was not undone, and the reason.
     pub remark: Option<String>,
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
         (Step::AddHugePages { pages }, before) => {
             let (of_nobody, is_certain) = match before {
                 Before::HugePages { of_nobody, is_added } => (*of_nobody, *is_added),
-                // An older version wrote this journal without the number of huge pages.
+                // The journal was written by an older version that did not record the number of huge pages.
                 _ => (0, true),
             };
             let added = hugepages::Added { pages: *pages, of_nobody, is_certain, of_others };
@@ -265,7 +265,7 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
     Ok(undone)
 }
 
-/// Removes a folder, and any sockets that a killed program left in it.
+/// Removes a folder and any sockets that a killed program left in it.
 fn remove_folder(path: &Path) -> io::Result<()> {
     let removed = fs::remove_dir(path);
     if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {

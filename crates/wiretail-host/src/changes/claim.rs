@@ -1,4 +1,4 @@
-//! Exclusive use of a core for one run at a time. A claim is a listening socket with an abstract name: it
+//! Exclusive use of a core by one run at a time. A claim is a listening socket with an abstract name. It
 //! needs no file, and the kernel releases it when the process exits, even after SIGKILL.
 
 use std::io;
@@ -21,7 +21,8 @@ impl CoreClaim {
     /// Claims a core for this process.
     ///
     /// # Errors
-    /// Returns [`HostError::Busy`], with the process that holds the claim, if the core is already claimed.
+    /// Returns [`HostError::Busy`] if the core is already claimed. The error names the process that holds the
+    /// claim.
     pub fn take(core: u32) -> Result<Self, HostError> {
         let doing = "claim";
         let object = || format!("core {core}");

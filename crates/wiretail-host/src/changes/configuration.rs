@@ -63,8 +63,8 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Restores the previous file. A file that was changed after it was installed is not touched; a remark
-/// reports it.
+/// Restores the previous file. If the file was changed after it was installed, it is not touched, and a
+/// remark reports this.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the file cannot be written or removed.
@@ -125,7 +125,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a/x.conf");
         let before = look(&path).expect("looked at");
-        // Simulates a kill before the rename.
+        // Simulates a process that was killed before the rename.
         fs::create_dir(folder.path().join("a")).expect("made");
         fs::write(beside(&path), "ou").expect("written");
         assert_eq!(put_back(&path, "ours", &before).expect("put back"), None);

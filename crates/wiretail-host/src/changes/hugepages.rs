@@ -3,10 +3,10 @@
 //! pages in the meantime.
 //!
 //! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
-//! belonged to no run before the addition, and notes when the addition is complete. If a run was killed
-//! between the two, its pages count as added only if the host still has at least `of_nobody + pages` huge
-//! pages besides those of other runs. Otherwise, pages that the run may have added are kept, and a remark
-//! reports them.
+//! belonged to no run before the addition, and adds a line when the addition is complete. If a run was killed
+//! before it wrote that line, its pages are considered added only if the host still has at least `of_nobody +
+//! pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have added are
+//! kept, and a remark reports them.
 
 use std::fs;
 use std::path::Path;
@@ -14,9 +14,9 @@ use std::path::Path;
 use crate::error::HostError;
 use crate::files::write_value;
 
-/// Number of huge pages.
+/// File with the number of huge pages.
 const ALL: &str = "proc/sys/vm/nr_hugepages";
-/// Makes the kernel compact memory (admin-guide/sysctl/vm.rst).
+/// File that makes the kernel compact memory when written (admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
 /// Reads the number of huge pages.
@@ -36,17 +36,17 @@ fn set(root: &Path, pages: u64) -> Result<(), HostError> {
     write_value(&path, &pages.to_string()).map_err(HostError::file("set the number of huge pages in", &path))
 }
 
-/// Adds this many pages. The kernel accepts any number, but allocates fewer pages if memory is fragmented. In
-/// this case, memory is compacted and the number is written once more.
+/// Adds this many pages. The kernel accepts any number, but allocates fewer pages if memory is fragmented. If
+/// that happens, this function compacts memory and writes the number once more.
 ///
 /// # Errors
-/// Returns [`HostError::NoHugePages`] if the kernel still allocates fewer pages; in this case, no page is
-/// added. Returns [`HostError::System`] if the kernel does not support huge pages.
+/// Returns [`HostError::NoHugePages`] if the kernel allocates fewer pages even after compaction; no page is
+/// added in this case. Returns [`HostError::System`] if the kernel does not support huge pages.
 pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
     let before = count(root)?;
     set(root, before + pages)?;
     if count(root)? < before + pages {
-        // Optional: some kernels do not support compaction, and the retry may succeed without it.
+        // Errors are ignored: some kernels do not support compaction, and the retry may succeed without it.
         let _ = write_value(&root.join(COMPACT), "1");
         set(root, before + pages)?;
     }
@@ -65,13 +65,14 @@ pub(crate) struct Added {
     pub pages: u64,
     /// Number of pages that belonged to no run before the addition.
     pub of_nobody: u64,
-    /// Whether the addition is known to be complete. If false, the run may have been killed before it.
+    /// Whether the addition is known to be complete. If false, the run may have been killed before it added
+    /// the pages.
     pub is_certain: bool,
     /// Number of pages that other runs have added.
     pub of_others: u64,
 }
 
-/// Removes the added pages and no others. Returns a remark if it keeps pages.
+/// Removes the added pages and no others. If pages are kept, returns a remark.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the kernel rejects the new number.
@@ -86,7 +87,7 @@ pub(crate) fn remove(root: &Path, added: Added) -> Result<Option<String>, HostEr
     }
     match present.checked_sub(pages) {
         Some(rest) => set(root, rest).map(|()| None),
-        // Another program has set the number without counting these pages.
+        // Another program has set a total that does not include these pages.
         None => {
             Ok(Some(format!("the number of huge pages was set to {present} by another program; not changed")))
         }
@@ -126,8 +127,9 @@ mod tests {
         is(10);
     }
 
-    /// Kills a run at each point of its addition. Another run adds the same number of pages or fewer, before
-    /// or after the killed run. The other run has ended before the cleanup, or is still alive.
+    /// Simulates runs that were killed at each point of their addition, while another run adds the same
+    /// number of pages or a different one, before or after the killed run. The other run either ends before
+    /// the cleanup or is still alive during it.
     #[test]
     fn cleaning_killed_run_removes_exactly_its_pages() {
         for was_added in [false, true] {

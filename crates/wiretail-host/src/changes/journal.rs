@@ -1,13 +1,12 @@
 //! The journal of a run. Every change is recorded on disk before it is made.
 //!
 //! Each run has one file, `DIR/RUN.jsonl`. The first line identifies the run and its owner. Each further line
-//! holds a step and the state before it; the line is written and synced *before* the step is applied. A line
-//! without a newline was never synced, so its step was never started. Undoing goes from the last line to the
-//! first, is idempotent, and removes the file once all steps are undone.
+//! holds a step and the state before it. The line is written and synced *before* the step is applied, so a
+//! step whose line has no newline was never started. Steps are undone from the last line to the first.
+//! Undoing is idempotent and removes the file once all steps are undone.
 //!
 //! The file is locked (flock) while its run is alive. The kernel releases the lock when the run exits, even
-//! after SIGKILL. The lock, together with the owner's PID and start time, distinguishes a dead run from a
-//! living one.
+//! after SIGKILL. The lock and the owner's PID and start time show whether a run is still alive.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +22,7 @@ use crate::step::{Plan, Step};
 
 /// Default folder for journals.
 pub const JOURNAL_FOLDER: &str = "/run/wiretail";
-/// Folder for the journal of permanent changes: on disk, and ignored by `wiretail clean`.
+/// Folder for the journal of permanent changes. It is on disk, and `wiretail clean` ignores it.
 pub const KEPT_FOLDER: &str = "/var/lib/wiretail/host";
 /// Format version of the journal.
 pub(crate) const FORMAT: u32 = 1;
@@ -37,16 +36,16 @@ pub(crate) struct Header {
     pub owner: Owner,
 }
 
-/// Any further line.
+/// Any line after the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
     /// This step is about to be applied.
     Step { step: Step, before: Before },
-    /// The previous step was not applied and must not be undone: the name was in use, or memory was
+    /// The previous step was not applied and must not be undone, because the name was in use or memory was
     /// insufficient.
     NotDone,
-    /// The previous step was applied. Written only for steps that leave no distinguishable trace on the host.
+    /// The previous step was applied. Written only for steps whose effect cannot be recognized on the host.
     Done,
 }
 
@@ -57,12 +56,12 @@ pub struct Undone {
     pub steps: usize,
     /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
-    /// Remarks about anything that was not undone, with the reasons.
+    /// Remarks that name anything that was not undone, and the reasons.
     pub remarks: Vec<String>,
 }
 
-/// The journal of this run. Dropping it undoes all steps unless it is [kept](Journal::keep). Steps that fail
-/// to undo remain for `wiretail clean`.
+/// The journal of this run. Dropping it undoes all steps unless it is [kept](Journal::keep). Steps that could
+/// not be undone stay in the journal for `wiretail clean`.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -86,11 +85,11 @@ impl Journal {
         })?;
         let mut journal = Journal { path, file, run: run.into(), steps: Vec::new(), is_kept: false };
         journal.append(&Header { format: FORMAT, run: run.into(), owner: Owner::current() })?;
-        // Syncs the directory entry of the file as well.
+        // Syncs the folder as well, because it holds the directory entry of the file.
         let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
         sync(folder).map_err(HostError::file("sync", folder))?;
-        // Syncs the entries of folders that were just created. Failures are ignored: this process may lack
-        // permission to open the parent folders.
+        // Syncs the parent folders as well, because `folder` may have just been created in them. Errors are
+        // ignored, because this process may lack permission to open the parent folders.
         folder.ancestors().skip(1).take(2).for_each(|folder| drop(sync(folder)));
         Ok(journal)
     }
@@ -116,8 +115,8 @@ impl Journal {
         Journal { path, file, run, steps, is_kept: false }
     }
 
-    /// Keeps the changes when this process ends. The journal is kept as well, so that [`clean`](crate::clean)
-    /// can undo the steps at any later time.
+    /// Keeps the changes and the journal when this process ends, so that [`clean`](crate::clean) can undo the
+    /// steps at any later time.
     pub fn keep(mut self) {
         self.is_kept = true;
     }
@@ -135,8 +134,8 @@ impl Journal {
     /// Records a step, then applies it.
     ///
     /// # Errors
-    /// Returns an error if the step cannot be recorded or applied. A step that failed halfway is undone with
-    /// the others.
+    /// Returns an error if the step cannot be recorded or applied. A step that was applied only in part is
+    /// undone with the others.
     pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
         let _alone = self.alone(step)?;
         let before = self.before_all_runs(apply::look(step)?);
@@ -186,8 +185,8 @@ impl Journal {
         pages.fold(0, u64::saturating_add)
     }
 
-    /// All runs share the folder of namespaces. The first run records its original state; later runs copy
-    /// that state, so that the last run to end restores it.
+    /// Returns the state before all runs. The runs share the folder of namespaces: the first run records the
+    /// original state and later runs copy it, so that the last run to end can restore it.
     fn before_all_runs(&self, before: Before) -> Before {
         if let Before::HugePages { of_nobody, is_added } = before {
             return Before::HugePages {
@@ -273,7 +272,8 @@ impl Journal {
         let written = self.file.metadata().and_then(|metadata| {
             let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
             if written.is_err() {
-                // The disk may be full. Remove the partial line, or the next line would be appended to it.
+                // The disk may be full. The partial line is removed; otherwise, the next line would be
+                // appended to it.
                 self.file.set_len(metadata.len())?;
             }
             written
@@ -285,7 +285,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Drop cannot return an error. The journal stays, and `clean` finds it.
+            // Drop cannot return an error. If undoing fails, the journal stays and `clean` finds it.
             let _ = self.undo_all();
         }
     }
@@ -305,8 +305,8 @@ pub fn name_prefix(pid: u32) -> String {
     format!("wt-{}-", digits.iter().rev().collect::<String>())
 }
 
-/// Creates a file and locks it. Between the two steps, `clean` may mistake the file for the empty file of a
-/// dead run, or another run may remove the folder with its last journal. Both cases are retried.
+/// Creates a file and locks it. Before the file is locked, `clean` may mistake it for the empty file of a
+/// dead run, or another run that removes its journal may also remove the folder. Both cases are retried.
 fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     for _ in 0..100 {
         fs::create_dir_all(folder)?;
@@ -322,7 +322,7 @@ fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Content of a journal; `None` for a file of a run that died before it changed anything.
+/// Content of a journal; `None` if the run died before it changed anything.
 pub(crate) type Content = Option<(Header, Vec<(Step, Before)>)>;
 
 /// Parses a journal. Bytes after the last newline were never synced and are ignored.
@@ -461,7 +461,8 @@ mod tests {
         assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
     }
 
-    /// Counts only pages that were certainly added, regardless of the line after which a run was killed.
+    /// Checks that only pages that were certainly added are counted, regardless of the journal line after
+    /// which a run was killed.
     #[test]
     fn counts_huge_pages_of_other_runs() {
         let folder = tempfile::tempdir().expect("a folder");

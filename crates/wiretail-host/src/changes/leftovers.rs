@@ -12,7 +12,7 @@ use crate::changes::journal::{self, EXTENSION, Header, Journal, Undone};
 use crate::error::HostError;
 use crate::step::Step;
 
-/// Upper bound on the time that children of a dead run take to exit.
+/// Maximum time to wait for the children of a dead run to exit.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// State of a run that has a journal.
@@ -22,9 +22,9 @@ pub enum LeftoverState {
     Living,
     /// The run died without undoing its changes.
     Dead,
-    /// The run died before a reboot. Only files on disk can be left of it.
+    /// The run died before the last reboot. Only files on disk can remain from it.
     BeforeReboot,
-    /// The journal cannot be parsed, for this reason.
+    /// The journal cannot be parsed. The value is the reason.
     Unreadable(String),
 }
 
@@ -49,7 +49,7 @@ pub struct CleanReport {
     pub faults: Vec<HostError>,
 }
 
-/// Lists the runs that have a journal in `folder`, dead or alive. Changes nothing.
+/// Lists the runs that have a journal in `folder`, whether they are dead or alive. Changes nothing.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the folder exists and cannot be read.
@@ -63,12 +63,12 @@ pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>, HostError> {
     Ok(found)
 }
 
-/// Undoes the changes that dead runs left in `folder`. Living runs are not touched. With `dry_run`, only
-/// reports what would be undone.
+/// Undoes the changes that dead runs left in `folder`. Living runs are not touched. If `dry_run` is true,
+/// changes nothing and reports what would be undone.
 ///
 /// # Errors
-/// Returns [`HostError::System`] if the folder exists and cannot be read. A failure with one run is added to
-/// the report and does not prevent the cleaning of other runs.
+/// Returns [`HostError::System`] if the folder exists and cannot be read. If the cleaning of one run fails,
+/// the error is added to the report, and the other runs are still cleaned.
 pub fn clean(folder: &Path, dry_run: bool) -> Result<CleanReport, HostError> {
     let mut report = CleanReport::default();
     for path in journals(folder)? {
@@ -138,9 +138,9 @@ fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError>
     Ok(Some((leftover, dead.then_some(Locked { file, steps }))))
 }
 
-/// Tries to take the lock; returns whether it succeeded. If the owner is dead but the lock is held, a child
-/// of the owner may hold it between fork and exec; the child gets a moment to exit. An owner in another PID
-/// namespace also looks dead, but its lock stays.
+/// Tries to take the lock and returns whether it succeeded. If the owner is dead but the lock is held, a
+/// child of the owner may hold it between fork and exec, so this waits briefly for the child to exit. An
+/// owner in another PID namespace also looks dead, but its lock is not released.
 fn lock(file: &File, path: &Path) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -157,7 +157,7 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
     let root = Path::new("/");
     match header {
         _ if !is_free => LeftoverState::Living,
-        // The run died before it wrote its header, and so before it changed anything.
+        // The run died before it wrote its header, so it changed nothing.
         None => LeftoverState::Dead,
         Some(header) if header.owner.is_alive(root) => LeftoverState::Living,
         Some(header) if !header.owner.is_of_this_boot(root) => LeftoverState::BeforeReboot,
@@ -165,9 +165,9 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
     }
 }
 
-/// Whether the result of a step survives a reboot. Links, mounts, settings and cgroups belong to the kernel
-/// and do not survive. Files outside /proc and /sys survive. A name in `/run/netns` is a file and survives if
-/// `/run` is on a disk.
+/// Whether the result of a step survives a reboot. Links, mounts, settings and cgroups exist only in the
+/// kernel and do not survive. Files outside /proc and /sys survive. A name in `/run/netns` is a file, so it
+/// survives if `/run` is on a disk.
 fn survives_reboot(step: &Step) -> bool {
     match step {
         Step::AddNamespace { .. } | Step::AddFile { .. } => true,
@@ -195,7 +195,8 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 mod tests {
     use super::*;
 
-    /// Creates the journal of a dead run by copying the journal of a run before that run undoes its steps.
+    /// Creates the journal of a dead run. It is copied from the journal of a run that has not undone its
+    /// steps yet.
     fn dead(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
         let setting = folder.join("setting");
         fs::write(&setting, "one\n").expect("written");

@@ -1,10 +1,11 @@
 //! Applying and undoing changes of the host.
 //!
 //! - `apply`: applies and undoes single steps;
-//! - `journal`: records each step before it is applied, and undoes them in reverse; `leftovers`: changes of
-//!   dead runs;
-//! - `claim`: exclusive use of a core; `configuration`: configuration files; `hugepages`: reserving huge
-//!   pages.
+//! - `journal`: records each step before it is applied, and undoes all steps in reverse order;
+//! - `leftovers`: finds and undoes changes left by dead runs;
+//! - `claim`: gives a run exclusive use of a core;
+//! - `configuration`: installs configuration files;
+//! - `hugepages`: reserves huge pages.
 
 pub mod apply;
 pub mod claim;
