@@ -10,9 +10,9 @@
 //! - [`trace`]: recording kernel events on selected cores; `files`: values in `/proc` and `/sys`, tracefs;
 //! - `processes`: the owner of a journal; `sys`: the calls that need `unsafe`.
 //!
-//! Invariant: this crate never runs a shell. Container runtimes and virtual machine monitors are started
-//! directly as programs. Reading the host is always allowed and needs no privileges. Callers must obtain the
-//! user's consent before they apply a step.
+//! Invariant: on the host, this crate runs no shell except for the command of an energy meter. It starts
+//! container runtimes and virtual machine monitors directly as programs. Reading the host is always allowed
+//! and needs no privileges. Callers must obtain the user's consent before they apply a step.
 
 mod changes;
 mod cpu;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Identity of a process. It differs from the identity of a later process with the same PID, and from that of
-/// any process before a reboot.
+/// Identity of a process. No later process with the same PID and no process from before a reboot has the same
+/// identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: i32,
@@ -76,7 +76,7 @@ fn network_namespace(pid: Pid) -> Option<u64> {
 }
 
 /// Kills all processes in the network namespace with this inode and waits until they have exited. Must only
-/// be used for namespaces of a run, where every process was started by the run or entered the namespace
+/// be used for namespaces of a run: every process there was started by the run or entered the namespace
 /// deliberately.
 pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
     let mut killed = Vec::new();
@@ -87,8 +87,8 @@ pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
             return killed;
         }
         for pid in left {
-            // The descriptor pins the process: after the second check, the PID cannot belong to another
-            // process.
+            // The descriptor refers to the process and not to its PID. The second check therefore ensures
+            // that no other process that reuses the PID is killed.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if network_namespace(pid) != Some(inode) {
                 continue;

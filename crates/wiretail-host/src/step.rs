@@ -75,7 +75,7 @@ pub enum Step {
         /// Existing links in the same namespace.
         ports: Vec<String>,
     },
-    /// Create a tap link. A program holds its other end with [`open_tap`](crate::deploy::open_tap).
+    /// Create a tap link. A program opens the link's other end with [`open_tap`](crate::deploy::open_tap).
     AddTap {
         namespace: Option<String>,
         /// Name of the link, at most 15 bytes.
@@ -143,8 +143,8 @@ pub enum Step {
         path: PathBuf,
         /// Without the trailing newline.
         value: String,
-        /// Whether the kernel may reject the write, as it does for interrupts bound to one core. If it does,
-        /// the value stays unchanged and the plan continues.
+        /// Whether the kernel may reject the write, as for interrupts that are bound to one core. After a
+        /// rejected write, the value is unchanged and the plan continues.
         may_refuse: bool,
     },
     /// Install a configuration file and create missing parent folders. Undoing restores the previous file.
@@ -281,7 +281,7 @@ impl Plan {
         self
     }
 
-    /// The steps, in the order of their application.
+    /// The steps, in the order in which they are applied.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

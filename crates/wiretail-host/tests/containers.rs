@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use wiretail_host::deploy::{Container, Runtime, Workload, container};
 use wiretail_host::{CoreSet, HostError, Journal, Namespace, Plan, Step, clean, privileges, run_in};
 
-/// Serializes the tests: their runs use separate journals and therefore the same names.
+/// Serializes the tests. Each run has its own journal folder, so different runs get the same names.
 static ONE: Mutex<()> = Mutex::new(());
 
 const PATIENCE: Duration = Duration::from_secs(20);

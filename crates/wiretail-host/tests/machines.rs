@@ -289,7 +289,7 @@ fn packets_cross_user_space_switch() {
         assert!(switch.try_wait().expect("waited").is_none(), "the switch has ended");
         thread::sleep(Duration::from_millis(20));
     }
-    // Nothing replies: `out` counts the packets that `in` sends.
+    // Nothing replies to these packets. `out` counts the packets that `in` sends.
     let script = r#"ip addr add 10.9.0.1/24 dev in; arp -i in -s 10.9.0.2 02:00:00:00:00:04
         sleep 1; ping -c 6 -W 1 10.9.0.2
         echo "arrived $(cat /sys/class/net/out/statistics/rx_packets)""#;
@@ -306,8 +306,8 @@ fn packets_cross_user_space_switch() {
     switch.wait().expect("ended");
 }
 
-/// Tests only kernels that `wiretail setup vm` has downloaded, so that a test never downloads a hundred
-/// megabytes.
+/// Tests only kernels that are already in the cache of `wiretail setup vm`, because a test must not download
+/// a hundred megabytes.
 #[test]
 fn other_kernels_boot() {
     for kind in [Kernel::Standard, Kernel::Rt] {

@@ -229,7 +229,8 @@ fn victim() {
 }
 
 /// Starts the victim, waits for the time `after` from the start of its journal, and kills it. If `after` is
-/// `None`, waits until its testbed is complete. Returns its PID and the time it took to build.
+/// `None`, waits until its testbed is complete. Returns its PID and the time from the
+/// start of its journal until the kill.
 fn kill_victim(folder: &Path, after: Option<Duration>, quiet: bool) -> (u32, Duration) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     if quiet {
@@ -431,8 +432,9 @@ fn moves_tasks_and_moves_them_back() {
     assert_eq!((inside(&from), inside(&to)), (String::new(), child.id().to_string()));
     let seen = differences(&before, &own_prefix());
     assert!(!seen.is_empty());
-    // The folder `from` cannot be removed while the child is inside. The first undo moves the child back. The
-    // second undo removes the folder, once the child has ended.
+    // The folder `from` cannot be removed while the child is in that cpuset. The first undo moves the child
+    // back to `from` and fails to remove the folder. The second undo removes the folder after the child has
+    // ended.
     journal.undo_all().expect_err("a process is inside");
     assert!(!to.exists());
     assert_eq!(inside(&from), child.id().to_string());

@@ -1,9 +1,10 @@
-//! CPU cores: which ones exist, which role runs on which, and the steps that move other work off a core.
+//! CPU cores: which cores exist, which role runs on which core, and the steps that move other work off a
+//! core.
 //!
-//! A busy-polling device under test must not share its core. Otherwise, the other work on this core causes
-//! the worst latencies of the device. Three things can be moved without a reboot: tasks (cpuset of cgroup
-//! v1), unbound kernel workers (the workqueue mask) and interrupts (their affinity). Per-core kernel threads
-//! stay.
+//! A busy-polling device under test must not share its core: other work on the core causes the worst
+//! latencies of the device. Three kinds of work can be moved without a reboot: tasks (with a cpuset of cgroup
+//! v1), unbound kernel workers (with the workqueue mask) and interrupts (with their affinity). Per-core
+//! kernel threads cannot be moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ pub struct Roles {
     pub housekeeping: u32,
     pub generator: u32,
     pub dut: u32,
-    /// Packets captured during a run are read on this core.
+    /// The core on which packets captured during a run are read.
     pub timestamper: u32,
 }
 
@@ -109,12 +110,12 @@ impl Cores {
 }
 
 /// Returns the steps that move tasks, unbound kernel workers and interrupts off the cores `quiet`. The
-/// current settings are read from the tree under `root`; `run` names the new cpuset. Processes in `keep` may
-/// stay on `quiet`. Settings that the machine does not have are skipped.
+/// current settings are read from the tree under `root`; `run` names the new cpuset. Processes in `keep` are
+/// not moved. Settings that do not exist on the machine are skipped.
 ///
 /// # Errors
-/// Returns [`HostError::System`] if the list of online cores cannot be read, or if no other core would be
-/// left.
+/// Returns [`HostError::System`] if the list of online cores cannot be read, or if no usable core is left
+/// outside `quiet`.
 pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<Vec<Step>, HostError> {
     let rest = rest(root, quiet)?;
     let mut steps = Vec::new();
@@ -143,7 +144,8 @@ fn rest(root: &Path, quiet: &CoreSet) -> Result<CoreSet, HostError> {
     Ok(rest)
 }
 
-/// Returns only those steps of [`quieten`] that move tasks; no steps without cpusets of cgroup v1.
+/// Returns only the steps of [`quieten`] that move tasks. Returns no steps if there are no cpusets of cgroup
+/// v1.
 ///
 /// # Errors
 /// Same as [`quieten`].

@@ -20,7 +20,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Sends the request to the kernel whose files are under `root`.
+    /// Makes the request through the file under `root`.
     ///
     /// # Errors
     /// Returns an error if permission is denied, or if the kernel has no such file or no idle states to
@@ -43,8 +43,8 @@ impl Awake {
     }
 }
 
-/// Number of times that a core has entered an idle state deeper than polling since boot. `None` if the kernel
-/// does not count these entries.
+/// Number of times since boot that a core has entered an idle state deeper than polling. `None` if the kernel
+/// does not count this.
 pub fn sleeps(root: &Path, core: u32) -> Option<u64> {
     let folder = root.join(STATES).join(format!("cpu{core}/cpuidle"));
     let usage = |state: u32| -> Option<u64> {

@@ -1,5 +1,5 @@
-//! CPU load: how busy a core is and which programs run on it. A device under test that shares its core with
-//! an immovable program inherits the worst-case delays of that program.
+//! CPU load: how busy a core is and which programs run on it. If a device under test shares its core with a
+//! program that cannot be moved, that program adds its worst-case delays to the device's latency.
 
 use std::fs;
 use std::path::Path;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::error::HostError;
 use crate::files::write_value;
 
-/// Upper bound on the total time. A task that forks while it is being moved leaves a child in the old cpuset,
-/// which may fork as well.
+/// Maximum total time. It is limited because a task that forks while it is being moved leaves a child in the
+/// old cpuset, and the child may fork as well.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Moves the processes of cpuset `from` to `to`, except `keep`. Processes that the kernel does not move stay,
@@ -23,8 +23,8 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
         let list = fs::read_to_string(&source).map_err(HostError::file("list the tasks in", &source))?;
         let movable: Vec<i32> =
             list.lines().filter_map(|line| line.parse().ok()).filter(|pid| !stayed.contains(pid)).collect();
-        // A process that forks faster than this loop moves its children stays in the old cpuset. Removing the
-        // folder of the cpuset then fails with an error.
+        // A process that forks faster than this loop moves its children stays in the old cpuset. Removing
+        // that cpuset's folder then fails with an error.
         if movable.is_empty() || begun.elapsed() > PATIENCE {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Deployments: running a program in a container or a virtual machine.
 //!
-//! Every deployment runs the same program with the same arguments on the same files and differs only in its
-//! isolation boundary. The result is a [`Launch`]: steps to apply first, through the journal like all changes
-//! of the host, and a command to start with [`run_in`](crate::run_in). The command has the standard streams
-//! of the program and ends when the program ends.
+//! Every deployment runs the same program with the same arguments on the same files; only the isolation
+//! differs. The result is a [`Launch`], which has two parts: steps to apply first, through the journal like
+//! all changes of the host, and a command to start with [`run_in`](crate::run_in). The command is connected
+//! to the standard streams of the program and ends when the program ends.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -37,12 +37,12 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 pub struct Workload {
     /// The program and its arguments. A bare program name is looked up in `PATH`.
     pub argv: Vec<String>,
-    /// The environment: these variables and `PATH`. No other variable is inherited.
+    /// The environment variables, in addition to `PATH`. No other variable is inherited.
     pub env: Vec<(String, String)>,
-    /// The working directory: the same path inside, readable and writable.
+    /// The working directory. It has the same path inside, and is readable and writable.
     pub directory: PathBuf,
-    /// Additional files or folders that the program reads: the same paths inside. System folders are always
-    /// available.
+    /// Additional files or folders that the program reads, at the same paths inside. System folders are
+    /// always available.
     pub reads: Vec<PathBuf>,
     /// The namespace that contains the program's links.
     pub namespace: Namespace,
@@ -62,8 +62,8 @@ pub struct Launch {
 }
 
 impl Workload {
-    /// The environment as `NAME=VALUE`. The default `PATH` comes first, because the last definition of a
-    /// variable wins.
+    /// The environment as `NAME=VALUE`. The default `PATH` comes first, so that a `PATH` of the workload
+    /// overrides it.
     fn environment(&self) -> impl Iterator<Item = String> {
         let own = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         std::iter::once(PATH.to_owned()).chain(own)
@@ -103,7 +103,7 @@ impl Workload {
 
 /// Path of the program, if it is in one of the folders of `PATH`.
 fn installed(program: &str) -> Option<PathBuf> {
-    // The PATH of other users may lack the folders of system programs.
+    // The PATH of a user other than root may lack the folders of system programs.
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&paths).chain(["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())

@@ -1,5 +1,5 @@
-//! Energy meter commands: starts a command that prints watts, reads its output, restarts it, and stops it
-//! together with its child processes.
+//! Energy meter commands. Starts a command that prints watts, reads its output, restarts the command when it
+//! exits, and stops it together with its child processes.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +33,7 @@ pub struct Watched {
     pub interval: Duration,
     /// Maximum time without output, after which the command counts as failed.
     pub patience: Duration,
-    /// Pipe without data. Closing its other end requests that the command be stopped.
+    /// A pipe that carries no data. Closing its write end requests that the command be stopped.
     pub stop: PipeReader,
 }
 
@@ -211,8 +211,8 @@ impl Group {
         }
     }
 
-    /// Waits up to `patience` for the exit of the command, then stops it and the rest of the group. Returns
-    /// the exit status.
+    /// Waits up to `patience` for the command to exit, then stops the command and the rest of the group.
+    /// Returns the exit status.
     fn end(&mut self, patience: Duration) -> Result<String, EnergyError> {
         let Some(pid) = Pid::from_raw(self.child.id() as i32).filter(|_| !self.ended) else {
             return Ok(String::new());

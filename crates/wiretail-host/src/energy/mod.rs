@@ -5,8 +5,9 @@
 //! | `rapl` | joules of each domain since the start of the meter | at the start and end of a state, and every 10 s |
 //! | `command` | watts | whenever the command prints a line |
 //!
-//! This module only collects readings; evaluation happens elsewhere. If a source fails, the measurement
-//! continues. The time and cause of the failure are recorded, and the previous readings are kept.
+//! This module only collects readings and does not evaluate them. If a source fails, the measurement
+//! continues. The time and cause of the failure are recorded, and the readings taken before the failure are
+//! kept.
 
 mod command;
 mod rapl;
@@ -25,17 +26,18 @@ pub use rapl::Rapl;
 
 /// Update interval of the processor's counters (Intel SDM, volume 3, "RAPL Interfaces").
 const RAPL_UPDATE: Duration = Duration::from_millis(1);
-/// Reading interval. At 1 kW, a counter with the shortest known range (65 kJ) wraps after 65 s.
+/// Reading interval. It is short enough to detect every wraparound: at 1 kW, a counter with the shortest
+/// known range (65 kJ) wraps after 65 s.
 const RAPL_EVERY: Duration = Duration::from_secs(10);
-/// A command must print its next reading within this time, or within [`PATIENCE_INTERVALS`] intervals if
-/// these are longer.
+/// Time limit for the next reading of a command. If [`PATIENCE_INTERVALS`] intervals are longer, they are the
+/// limit.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for the next reading, in intervals.
 const PATIENCE_INTERVALS: u32 = 3;
 /// Domain name of the readings of a command.
 const METERED: &str = "metered";
 
-/// Reason for missing readings, or for the end of the readings.
+/// Reason why there are no readings, or why they ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnergyError {
@@ -63,7 +65,7 @@ pub enum EnergyError {
         /// Content of the file.
         text: String,
     },
-    /// A counter that decreased, without a range that explains a wraparound.
+    /// A counter decreased, and its range does not explain this as a wraparound.
     #[error("{}: decreased from {from} to {to} µJ, which max_energy_range_uj does not explain", path.display())]
     Backwards {
         path: PathBuf,
@@ -247,8 +249,8 @@ impl Meter {
         }
     }
 
-    /// Reads the counters at the start of a state. A command is not affected: it prints at its own times.
-    /// Returns the start time in ns of the monotonic clock, taken before the reading.
+    /// Reads the counters at the start of a state. Has no effect on a command, which prints at times of its
+    /// own choice. Returns the start time in ns of the monotonic clock, taken before the reading.
     pub fn begin(&self) -> u64 {
         let now = now_ns();
         self.shared.log().read_counters();

@@ -60,7 +60,7 @@ impl Rapl {
         if rapl.zones.is_empty() {
             return Err(EnergyError::NoZones { folder });
         }
-        // If only the platform zone has a counter, count it.
+        // If only the platform zone has a counter, it is included in the total.
         if rapl.domains.iter().all(|(_, counted)| !counted) {
             rapl.domains.iter_mut().for_each(|(_, counted)| *counted = true);
         }
@@ -82,7 +82,7 @@ impl Rapl {
         let name = name.trim();
         let name = if name.starts_with("package") { "package" } else { name };
         let domain = self.domains.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
-            // All other domains are part of a package or contain it.
+            // The energy of all other domains is already included in a package, or includes the packages.
             self.domains.push((name.to_owned(), matches!(name, "package" | "dram")));
             self.domains.len() - 1
         });
@@ -90,7 +90,7 @@ impl Rapl {
         Ok(())
     }
 
-    /// The domains, and whether each counts toward the total.
+    /// The domains, and whether each is included in the total.
     pub fn domains(&self) -> &[(String, bool)] {
         &self.domains
     }

@@ -2,8 +2,8 @@
 //! ([`HostRecord`]).
 //!
 //! This module changes nothing. Missing files are skipped; unreadable files are recorded with the reason. The
-//! root can be a recorded tree, such as one from a support archive. Such a tree lacks data that only a
-//! running kernel provides.
+//! root can be a recorded tree, for example from a support archive. A recorded tree lacks data that only a
+//! running kernel can provide.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -16,9 +16,9 @@ use wiretail_schema::host::record::{ETHTOOL, HostRecord, KERNEL_CONFIG, LATER, M
 use crate::network::netlink::generic::GenericNetlink;
 use crate::sys;
 
-/// Size limit per file; settings are never longer.
+/// Size limit per file. Files with settings are never larger.
 const TEXT_MAX: u64 = 512 << 10;
-/// Maximum number of matches per pattern: a host can have thousands of interrupts.
+/// Maximum number of matches per pattern. The limit is high because a host can have thousands of interrupts.
 const MATCHES_MAX: usize = 4096;
 
 /// The environment of process 1. Container runtimes set the variable `container` in it.
@@ -70,7 +70,7 @@ pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -
     record
 }
 
-/// Keeps only the variables of an environment that identify a container: the others may hold secrets.
+/// Keeps only the environment variables that identify a container, because the others may hold secrets.
 fn container_words(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').filter(|word| word.starts_with("container=")).collect();
     words.join(" ")
@@ -94,14 +94,14 @@ fn add(record: &mut HostRecord, name: String, text: io::Result<String>) {
     }
 }
 
-/// Content of a file, or the target of a link to a folder, because drivers and devices are identified by
-/// links.
+/// Content of a file. If the path is a link to a folder, returns the target of the link, which identifies a
+/// driver or device.
 fn read(path: &Path) -> io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_symlink() && fs::metadata(path).is_ok_and(|target| target.is_dir()) {
         return Ok(fs::read_link(path)?.to_string_lossy().into_owned());
     }
-    // Namespace links point to no file; their target holds the namespace number.
+    // Namespace links do not point to a file. Their target contains the namespace number.
     if meta.is_symlink()
         && let Ok(target) = fs::read_link(path)
         && target.to_str().is_some_and(|target| target.ends_with(']'))
@@ -121,7 +121,8 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned())
 }
 
-/// Expands a pattern under `root`. Returns the names as seen on the host and their paths, in sorted order.
+/// Expands a pattern under `root`. Returns the path on the host and the path under `root` of each match, in
+/// sorted order.
 fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     matches_or(root, pattern, |_, _| ())
 }
@@ -145,7 +146,7 @@ fn matches_or(
         for (name, path) in &found {
             let entries = match fs::read_dir(path) {
                 Ok(entries) => entries,
-                // Only denied permissions are reported; other failures mean that the folder does not exist.
+                // Only denied permissions are reported. Any other error means that the folder does not exist.
                 Err(error) => {
                     if error.kind() == ErrorKind::PermissionDenied {
                         denied(name.clone(), error);
@@ -202,7 +203,7 @@ fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str
     }
 }
 
-/// Settings of the NICs, `ethtool/LINK`: all links that have a device.
+/// Settings of all NICs, that is, of all links that have a device. They are recorded as `ethtool/LINK`.
 fn nics(record: &mut HostRecord) {
     for (name, _) in matches(Path::new("/"), "/sys/class/net/*/device/uevent") {
         let link = name.split('/').nth(4).unwrap_or_default();
@@ -215,7 +216,7 @@ fn nics(record: &mut HostRecord) {
 /// Driver and firmware, as lines in the settings of a NIC. Empty if the driver does not report them.
 fn driver_lines(link: &str) -> String {
     let Ok(driver) = sys::driver::driver(link) else { return String::new() };
-    // "none" means that the firmware has no version; an absent line means that the version was not read.
+    // "none" means that the firmware has no version. If the line is absent, the version was not read.
     let firmware = if driver.firmware.is_empty() { "none" } else { &driver.firmware };
     format!("driver {}\ndriver-version {}\nfirmware {firmware}\n", driver.name, driver.version)
 }

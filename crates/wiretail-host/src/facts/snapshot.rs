@@ -1,7 +1,8 @@
-//! The host that a measurement ran on: facts that explain its latencies, for the manifest.
+//! Facts about the host on which a measurement ran. They help to explain its latencies and are stored in the
+//! manifest.
 //!
 //! This module changes nothing. The root is an argument, so that a recorded tree can be read as well. A fact
-//! that the machine does not report is `None`, never a guess.
+//! that the machine does not report is `None` and is never guessed.
 
 use std::fs;
 use std::path::Path;

@@ -42,7 +42,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the object is named after a run. False for settings and for `/run/netns`.
+    /// Whether the object's name contains the name of a run. False for settings and for `/run/netns`.
     pub fn is_named(&self) -> bool {
         self.kind != Kind::Setting && self.object != NAMESPACE_FOLDER
     }

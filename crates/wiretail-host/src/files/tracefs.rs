@@ -15,7 +15,7 @@ use crate::error::HostError;
 
 /// The usual mount points.
 const USUAL: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Upper bound on the time that the last reader of an instance takes to close it.
+/// Maximum time to wait until the last reader of an instance has closed it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An open tracefs. All mounts of it show the same content.
@@ -102,7 +102,8 @@ fn read_at_once(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&buffer[..len]).into_owned())
 }
 
-/// Size of a page, from `field: char data; offset:16; size:4080; signed:0;`: a page ends with its data.
+/// Size of a page, from `field: char data; offset:16; size:4080; signed:0;`. The data field ends where the
+/// page ends.
 fn page_bytes(header_page: &str) -> Option<usize> {
     let line = header_page.lines().find(|line| line.contains(" data;"))?;
     let number = |key: &str| -> Option<usize> {

@@ -55,14 +55,14 @@ pub(crate) fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddres
     .map_err(error)
 }
 
-/// Opens a tap device that `Step::AddTap` created. Only one program can open it at a time, and the link has
-/// no carrier unless a program has it open.
+/// Opens a tap device that `Step::AddTap` created. Only one program can open it at a time. The link has a
+/// carrier only while a program has it open.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the tap does not exist, or if another program has it open.
 pub fn open_tap(namespace: Option<&str>, link: &str) -> Result<OwnedFd, HostError> {
     let error = || HostError::system("open the tap", format!("{}:{link}", namespace.unwrap_or("host")));
-    // Attaching would create a missing tap.
+    // Checks that the tap exists, because attaching would create a missing tap.
     find_link(namespace, link)?.ok_or_else(|| error()(io::ErrorKind::NotFound.into()))?;
     namespace::inside(namespace, || sys::tun::attach(link))?.map_err(error())
 }

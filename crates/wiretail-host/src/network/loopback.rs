@@ -1,5 +1,5 @@
-//! A private network namespace for one thread, with a loopback whose packets are received on a chosen core.
-//! The namespace disappears with the thread, so there is nothing to undo.
+//! A private network namespace for one thread. Packets on its loopback are received on a chosen core. The
+//! namespace disappears with the thread, so nothing needs to be undone.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -12,11 +12,12 @@ use crate::error::HostError;
 use crate::network::netlink::Netlink;
 use crate::sys;
 
-/// Cores that receive packets of the first queue, below a sysfs (Documentation/networking/scaling.rst).
+/// File that sets the cores that receive packets of the first queue, relative to a sysfs mount
+/// (Documentation/networking/scaling.rst).
 const RPS: &str = "class/net/lo/queues/rx-0/rps_cpus";
 
-/// Moves the calling thread into a new network namespace whose loopback receives all packets on this core,
-/// whichever core sends them.
+/// Moves the calling thread into a new network namespace. Its loopback receives all packets on this core,
+/// regardless of which core sends them.
 ///
 /// # Errors
 /// Returns [`HostError::System`] without root privileges, or if the kernel lacks receive packet steering

@@ -1,5 +1,5 @@
-//! Named network namespaces, compatible with iproute2: each name is a file under `/run/netns` on which the
-//! namespace is mounted. `ip netns exec NAME …` therefore works on an active testbed.
+//! Named network namespaces, compatible with iproute2. Each name is a file under `/run/netns` on which the
+//! namespace is mounted, so `ip netns exec NAME …` works on an active testbed.
 //!
 //! Namespaces are entered per thread, never by the whole process: [`Namespace::inside`] runs a closure in a
 //! separate thread, and a socket that it opens stays in the namespace.
@@ -93,11 +93,13 @@ impl Namespace {
         listed.map_err(HostError::system("list the links of", &self.name))
     }
 
-    /// Waits until all links that are set up pass packets. A veth has no carrier before both ends are up, and
-    /// the kernel notifies a bridge up to a second later. Packets sent before the links are ready are lost.
+    /// Waits until all links that are administratively up can pass packets. A veth has no carrier before both
+    /// ends are up, and the kernel notifies a bridge up to a second later. Packets sent before the links are
+    /// ready are lost.
     ///
     /// # Errors
-    /// Returns [`HostError::NotReady`], with the links that are not ready, after `patience`.
+    /// Returns [`HostError::NotReady`] if some links are not ready after `patience`. The error names these
+    /// links.
     pub fn wait_until_ready(&self, patience: Duration) -> Result<(), HostError> {
         let error = || HostError::system("list links", &self.name);
         let mut netlink = self.inside(Netlink::open)?.map_err(error())?;
@@ -215,8 +217,8 @@ pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, Host
     Ok(None)
 }
 
-/// Locks the folder of names against changes by other runs. The lock is on its parent, which is never
-/// unmounted or removed.
+/// Locks the folder of names against changes by other runs. The lock is on the parent of the folder, because
+/// the parent is never unmounted or removed.
 fn lock_folder() -> Result<File, HostError> {
     let parent = Path::new(NAMESPACE_FOLDER).parent().unwrap_or(Path::new("/"));
     let file = File::open(parent).map_err(HostError::file("open", parent))?;

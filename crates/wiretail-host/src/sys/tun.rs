@@ -1,4 +1,5 @@
-//! Tap devices: links with a descriptor as their other end; see tuntap.rst of the kernel documentation.
+//! Tap devices: network links whose other end is a file descriptor. See tuntap.rst in the kernel
+//! documentation.
 
 use std::fs::{File, OpenOptions};
 use std::io;

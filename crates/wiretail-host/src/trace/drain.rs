@@ -139,7 +139,8 @@ impl Drain {
             let mut buffer = vec![0; PAGES * page_bytes];
             let mut look = Instant::now();
             loop {
-                // Checked before draining, so that a final round follows the stop request.
+                // The flag is read before draining, so that the buffers are drained once more after the stop
+                // request.
                 let is_last = stopped.load(Ordering::Acquire);
                 for source in &mut sources {
                     source.drain(&mut buffer)?;

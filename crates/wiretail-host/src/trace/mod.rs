@@ -11,9 +11,9 @@
 //! | `RUN-sends` | all | events sent to the watched cores, optionally with the sender's stack |
 //!
 //! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,
-//! because enabling one interrupts all cores. Pages are read by a timer, so that no reader needs to be woken.
-//! If a buffer is full, old events are overwritten instead of new ones being dropped, because only then do
-//! the pages record where events are missing.
+//! because enabling an event interrupts all cores. A timer triggers the reading of pages, so that no event
+//! has to wake a reader. If a buffer is full, old events are overwritten instead of new ones being dropped,
+//! because the pages record where events are missing only in this mode.
 
 mod clock;
 mod drain;
@@ -103,8 +103,8 @@ impl Recorder {
     ///
     /// # Errors
     /// Returns [`HostError::System`] without root privileges, if the kernel has no tracing, if a core does
-    /// not exist, or if the buffers cannot be allocated. An event that the kernel does not have is not an
-    /// error but a remark in the document.
+    /// not exist, or if the buffers cannot be allocated. Events that the kernel does not have are not an
+    /// error; the document contains a remark about them.
     pub fn start(journal: &mut Journal, spec: &TraceSpec) -> Result<Self, HostError> {
         check_cores(&spec.watched)?;
         let tracefs = Tracefs::open()?;
@@ -185,7 +185,8 @@ impl Recorder {
     /// yet: see [`mod@symbols`].
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written. The file then contains the pages written before.
+    /// Returns an error if a file cannot be written. The file then contains the pages that were written
+    /// before the error.
     pub fn finish(mut self) -> Result<TraceInfo, HostError> {
         self.pause()?;
         let drained = self.drain.finish()?;
@@ -217,8 +218,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Checks that the cores are online. They may be outside this process's affinity: the cores of a device under
-/// test usually are.
+/// Checks that the cores are online. They may be outside this process's affinity, as the cores of a device
+/// under test usually are.
 fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
     let path = Path::new("/sys/devices/system/cpu/online");
     let online = fs::read_to_string(path).map_err(HostError::file("read", path))?;
@@ -300,8 +301,8 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
     Ok(())
 }
 
-/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded: the
-/// sender of a packet to a sleeping device wakes the device, and recording the stack would prolong the
+/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded, because
+/// sending a packet to a sleeping device wakes the device, and recording the sender's stack would prolong the
 /// wake-up.
 fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Result<(), HostError> {
     let waking = symbols::address_of(Path::new("/"), events::WAKING);

@@ -1,5 +1,5 @@
-//! The cgroups of a given name in all hierarchies: each hierarchy of version 1 is a folder below
-//! `/sys/fs/cgroup`; the hierarchy of version 2 is that folder itself or one of its subfolders.
+//! Finds the cgroups of a given name in all hierarchies. Each hierarchy of version 1 is a folder below
+//! `/sys/fs/cgroup`. The hierarchy of version 2 is `/sys/fs/cgroup` itself or one of its subfolders.
 
 use std::fs;
 use std::io;
@@ -49,8 +49,8 @@ fn listed(folder: &Path) -> Vec<i32> {
 }
 
 /// Moves all processes of the `cpu` cgroup called `name` back to the root cgroup. With CONFIG_RT_GROUP_SCHED,
-/// a new cgroup gets no real-time runtime, and all cgroups together get no more than the root. SCHED_FIFO is
-/// therefore rejected in the cgroup, or throttled even if throttling is turned off.
+/// a new cgroup gets no real-time runtime, and the runtimes of all cgroups together cannot exceed that of the
+/// root. SCHED_FIFO is therefore rejected in the cgroup, or throttled even if throttling is turned off.
 pub(super) fn leave_cpu_group(name: &str) -> Result<(), HostError> {
     let root = Path::new(FOLDER).join("cpu");
     if !root.join(name).join("cpu.rt_runtime_us").exists() {
@@ -75,8 +75,8 @@ pub(super) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     loop {
         let left = processes(name);
         for pid in left.iter().copied().filter_map(Pid::from_raw) {
-            // The descriptor pins the process: after the second check, the PID cannot belong to another
-            // process.
+            // The descriptor refers to the process and not to its PID. The second check therefore ensures
+            // that no other process that reuses the PID is killed.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             let number = pid.as_raw_nonzero().get();
             if processes(name).contains(&number)

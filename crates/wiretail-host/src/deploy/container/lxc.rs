@@ -9,7 +9,8 @@ use crate::deploy::container::Mount;
 use crate::error::HostError;
 use crate::facts::privileges::privileges;
 
-/// LXC keeps a lock file per container below this folder, in a path that mirrors the container's folder.
+/// LXC keeps a lock file for each container below this folder. The path below it mirrors the path of the
+/// container's folder.
 const RUN_FOLDER: &str = "/run/lxc";
 
 /// Cgroup that LXC uses temporarily during startup.
@@ -30,8 +31,8 @@ pub(super) fn config(
     Ok(config_with(name, workload, mounts, rootfs, cgroups::has_cpuset_v1(), may_raise))
 }
 
-/// Builds the configuration for a cgroup version. `may_raise` is whether resource limits may be raised. All
-/// capabilities are kept: there is no `lxc.cap.drop`.
+/// Builds the configuration for a cgroup version. `may_raise` states whether resource limits may be raised.
+/// All capabilities are kept, because the configuration has no `lxc.cap.drop`.
 pub(crate) fn config_with(
     name: &str,
     workload: &Workload,

@@ -1,8 +1,8 @@
 //! Containers: a program runs in the network namespace of its node and sees the host's system folders,
 //! mounted read-only. No image is needed, and the program inside the container is the same binary as outside.
 //!
-//! The program does not run as process 1, because the kernel discards signals for which process 1 has no
-//! handler. Process 1 is a short shell script that forwards signals and exits with the program's status.
+//! The program does not run as process 1, because the kernel discards signals that process 1 does not handle.
+//! Process 1 is a short shell script that forwards signals and exits with the program's status.
 
 mod cgroups;
 pub(super) mod lxc;
@@ -22,9 +22,9 @@ use crate::step::{Plan, Step};
 /// Name of the process that runs [`INIT`], used to identify it.
 const INIT_NAME: &str = "wiretail-init";
 
-/// Starts the program and forwards signals. A signal also interrupts `wait`, so the loop ends only when the
-/// program no longer exists. A shell makes background jobs ignore INT and QUIT, and redirects their standard
-/// input; the script undoes both.
+/// Starts the program and forwards signals. The script waits in a loop, because a signal interrupts `wait`;
+/// the loop ends only when the program no longer exists. A shell makes background jobs ignore INT and QUIT
+/// and redirects their standard input; the script undoes both.
 const INIT: &str = r#"exec 3<&0
 env -i --default-signal=INT,QUIT "$@" <&3 3<&- &
 program=$!
@@ -36,7 +36,7 @@ while :; do
   kill -0 $program 2>/dev/null || exit $status
 done"#;
 
-/// System folders that the program sees at the same path as outside.
+/// System folders of the host that are mounted at the same path in the container.
 const SYSTEM: [&str; 10] =
     ["/usr", "/etc", "/opt", "/var/lib", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /// Folders in memory that are empty when the container starts.
@@ -61,8 +61,9 @@ impl Container {
         Ok(Container { name: name.into() })
     }
 
-    /// PID of the program, as seen outside. `None` before it has started and after it has ended. Signals for
-    /// the program must be sent to this PID: `runc` forwards signals, but `lxc-execute` forwards only some.
+    /// PID of the program in the host's PID namespace. `None` before the program has started and after it has
+    /// ended. Signals for the program must be sent to this PID and not to the runtime, because `lxc-execute`
+    /// forwards only some signals (`runc` forwards all).
     pub fn program_pid(&self) -> Option<i32> {
         let everybody = cgroups::processes(&self.name);
         let init = everybody.iter().find(|pid| is_init(**pid))?;
@@ -131,9 +132,9 @@ pub(super) fn init(workload: &Workload) -> Vec<String> {
     shell.into_iter().chain(workload.environment()).chain(workload.argv.iter().cloned()).collect()
 }
 
-/// Configures a container called `name` that runs the workload. While the plan is applied, the files of the
-/// runtime are in a new folder of this name in `folder`. The command exits with the program's exit status, or
-/// with 128 plus the signal number if a signal killed the program.
+/// Configures a container called `name` that runs the workload. The plan creates a folder of this name in
+/// `folder` for the files of the runtime. The command exits with the program's exit status, or with 128 plus
+/// the signal number if a signal killed the program.
 ///
 /// # Errors
 /// Returns [`HostError::NotInstalled`] if the runtime is missing, and [`HostError::Name`] for invalid names
@@ -218,8 +219,8 @@ pub(crate) fn add(spec: &ContainerSpec) -> Result<(), HostError> {
 pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
     let mut killed = cgroups::remove(&spec.name)?;
     killed.extend(cgroups::remove(&spec.monitor())?);
-    // The mounts belong to the container's mount namespace and disappear with it. If a mount exists in the
-    // host's namespace nevertheless, removing the folder would delete the mounted files.
+    // The mounts belong to the container's mount namespace and disappear with it. If one of them nevertheless
+    // exists in the host's namespace, removing the folder would delete the mounted files.
     let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let is_inside =
         |line: &str| line.split(' ').nth(4).is_some_and(|path| Path::new(path).starts_with(&spec.folder));
@@ -236,7 +237,8 @@ pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
     Ok(killed)
 }
 
-/// Removes a tree of folders, links and empty files. A container without mounts consists of nothing else.
+/// Removes a tree of folders, links and empty files. A container's folder contains nothing else once nothing
+/// is mounted in it.
 fn remove_empty(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() {

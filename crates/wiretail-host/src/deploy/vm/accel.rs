@@ -1,5 +1,5 @@
-//! Detection of working hardware virtualization. `/dev/kvm` can exist and yet fail to run a normal kernel, as
-//! in some virtual machines. A small guest is therefore booted once as a test.
+//! Detection of working hardware virtualization. On some hosts, such as certain virtual machines, `/dev/kvm`
+//! exists but cannot run a normal kernel. A small guest is therefore booted once as a test.
 
 use std::fs;
 use std::io::Write;
@@ -81,7 +81,7 @@ pub fn accel(kernel: &KernelImage) -> Result<Accel, HostError> {
     Ok(if works { Accel::Kvm } else { Accel::Tcg })
 }
 
-/// Starts a guest that powers off immediately, and waits for its end.
+/// Starts a guest that powers off immediately, and waits until it has ended.
 fn comes_up(kernel: &KernelImage) -> Result<bool, HostError> {
     let archive = archive()?;
     let mut command = Command::new(need(QEMU, "vm")?);

@@ -5,7 +5,7 @@
 /wiretail/busybox mkdir -p /wiretail/bin /proc /sys /dev /tmp /run /var /root
 /wiretail/busybox --install -s /wiretail/bin
 export PATH=/wiretail/bin
-# The root folder of an initramfs is world-writable; DPDK then loads no plugins.
+# The root folder of an initramfs is world-writable. DPDK would then refuse to load plugins.
 chmod 755 /
 chmod 1777 /tmp
 mount -t proc proc /proc
@@ -27,7 +27,7 @@ fail() {
   poweroff -f
 }
 
-# Without IPv6, only the program's packets leave the links.
+# IPv6 is disabled, so that the links send no packets other than the program's.
 for which in all default; do
   echo 1 >/proc/sys/net/ipv6/conf/$which/disable_ipv6
 done 2>/dev/null
@@ -64,10 +64,10 @@ else
   set --
 fi
 mkfifo /wiretail/stdin /wiretail/errors
-# Opened for reading and writing, so that the program never reads an end of file.
+# Opened for both reading and writing, so that the program never reads an end of file.
 exec 4<>/wiretail/stdin
-# Standard output is the console: programs buffer by line on a terminal. Standard error is not a terminal,
-# because programs draw progress displays on one.
+# Standard output is the console, because programs flush each line on a terminal. Standard error is not a
+# terminal, because programs would draw progress displays on it.
 cat /wiretail/errors &
 errors=$!
 echo "wiretail-guest: ready, Linux $(uname -r), $(nproc --all) cores, $(cat /proc/cmdline)"

@@ -29,10 +29,10 @@ const SYSTEM: [&str; 8] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
 ];
-/// Number of symbolic links that are followed before a path counts as a loop.
+/// Maximum number of symbolic links to follow in a path. A longer chain is treated as a loop.
 const LINKS_MAX: u32 = 40;
-/// Minimum ratio of the guest's memory to the size of its files. While the archive is unpacked, the archive
-/// and the unpacked files each take this size. The rest is for the program.
+/// Minimum ratio of the guest's memory to the size of its files. During unpacking, the archive and the
+/// unpacked files each need as much memory as the files are large. The remaining third is for the program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
     tree.text("/wiretail/settings", &settings(guest, &names), false);
     tree.text("/wiretail/program", &program(guest), true);
     let argv0 = workload.argv.first().map(String::as_str).unwrap_or_default();
-    // busybox may provide a program that is given by a bare name and that the host does not have.
+    // If the host does not have a program that is given without a path, busybox may provide it.
     let program = if argv0.contains('/') { Some(PathBuf::from(argv0)) } else { installed(argv0) };
     // The interpreter of shell scripts.
     let shell = Some(PathBuf::from("/bin/sh"));
@@ -118,7 +118,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
 /// Settings for the guest's process 1, as shell variables.
 pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
     let links: Vec<String> = guest.links.iter().map(|link| format!("{},{}", link.name, link.mac)).collect();
-    // Number of 2 MiB pages that together take half of the memory.
+    // Number of 2 MiB pages that add up to half of the memory.
     let pages = if guest.workload.hugepages { guest.memory_mib / 4 } else { 0 };
     let values =
         [("MODULES", modules.join(" ")), ("LINKS", links.join(" ")), ("HUGEPAGES", pages.to_string())];
@@ -129,7 +129,7 @@ pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
 pub(super) fn program(guest: &Guest) -> String {
     let workload = &guest.workload;
     let folder = quoted(&workload.directory.to_string_lossy());
-    // The folder of busybox comes last in PATH, and provides programs that the host does not have.
+    // The busybox folder comes last in PATH, so that it provides only programs that the host does not have.
     let environment = workload
         .environment()
         .enumerate()
@@ -158,7 +158,7 @@ impl Tree {
             let entries = fs::read_dir(&path).map_err(HostError::file("list", &path))?;
             for entry in entries {
                 let inside = entry.map_err(HostError::file("list", &path))?.path();
-                // Skips dangling links. Sockets and devices are skipped as well, further below.
+                // Skips dangling links. Sockets and devices are skipped below.
                 if inside.exists() {
                     self.host(&inside)?;
                 }
@@ -200,7 +200,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds the libraries of shared objects among the files: plugins that a program loads at run time.
+    /// Adds the libraries needed by the shared objects among the files. Such objects are plugins that a
+    /// program loads at run time.
     fn libraries_of_plugins(&mut self, reads: &[PathBuf]) -> Result<(), HostError> {
         let is_plugin = |node: &Node| match node {
             Node::File(path) => {

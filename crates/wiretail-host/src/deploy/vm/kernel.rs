@@ -62,7 +62,8 @@ pub struct KernelImage {
     pub release: String,
 }
 
-/// Folder for unpacked kernels: `wiretail` in the user's cache; for root, in the system's cache.
+/// Folder for unpacked kernels: `wiretail` in the user's cache folder, or in the system's cache folder for
+/// root.
 ///
 /// # Errors
 /// Returns [`HostError::System`] for a user without a home directory.
@@ -95,8 +96,8 @@ fn newest(folder: &Path, kind: Kernel) -> Option<KernelImage> {
     })
 }
 
-/// The newest kernel of this flavor in the cache. If there is none, downloads and unpacks the package that
-/// the package lists offer.
+/// The newest kernel of this flavor in the cache. If there is none, downloads and unpacks the newest package
+/// in apt's package lists.
 ///
 /// # Errors
 /// Returns [`HostError::NotInstalled`], with the message from apt, if the download fails or a required
@@ -116,7 +117,7 @@ pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostErr
     let package = real_package(kind, apt)?;
     let folder = cache_folder()?.join("kernels");
     fs::create_dir_all(&folder).map_err(HostError::file("make the folder", &folder))?;
-    // Renamed once complete, so that a killed process leaves no partial kernel.
+    // The folder is renamed once it is complete, so that a killed process leaves no incomplete kernel.
     let partial = folder.join(format!(".partial-{}", std::process::id()));
     let fetched = fetch(kind, &package, &partial, apt);
     let target = folder.join(&package);
@@ -156,7 +157,7 @@ fn fetch(kind: Kernel, package: &str, folder: &Path, apt: &[String]) -> Result<(
     command.arg("-x").arg(archive).arg(&root);
     run(kind, command)?;
     let release = package.trim_start_matches("linux-image-");
-    // Installing the package would create modules.dep; unpacking does not.
+    // Only installing the package creates modules.dep; unpacking does not, so depmod is run here.
     let mut command = Command::new(need("depmod", "vm")?);
     command.arg("-b").arg(&root).arg(release);
     run(kind, command).map(drop)

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::{Backend, Guest};
 use crate::deploy::vm::Accel;
 
-/// XML of a domain that matches the guest, with huge pages. vCPU N is pinned to `cores[N]`. The archive must
-/// be in `/var/lib/libvirt/images/NAME` as `initramfs.cpio`, beside the kernel `vmlinuz`, because libvirt
+/// XML of a domain that matches the guest, with huge pages. vCPU N is pinned to `cores[N]`. The archive
+/// `initramfs.cpio` and the kernel `vmlinuz` must be in `/var/lib/libvirt/images/NAME`, because libvirt
 /// cannot use this process's descriptors. libvirt chooses the names of tap devices.
 pub fn libvirt_xml(guest: &Guest, cores: &[u32]) -> String {
     let name = escaped(&guest.name);

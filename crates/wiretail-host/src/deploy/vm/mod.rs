@@ -1,9 +1,9 @@
 //! Virtual machines: QEMU with a Debian kernel and an initramfs that contains the program. Nothing is
 //! installed, and nothing is written to a disk.
 //!
-//! The guest's serial console is QEMU's standard input and output. It carries the output of the program and
-//! the guest's own lines, which start with [`SAYS`]. The program's standard output is this console, so it is
-//! a terminal; its standard error is not. Each command is one line:
+//! The guest's serial console is QEMU's standard input and output. The program's standard output is this
+//! console, and therefore a terminal; its standard error is not a terminal. The guest also prints lines of
+//! its own, which start with [`SAYS`]. It accepts these commands, one per line:
 //!
 //! | command | effect |
 //! |---|---|
@@ -40,8 +40,8 @@ use crate::sys;
 
 /// Prefix of lines printed by the guest itself.
 pub const SAYS: &str = "wiretail-guest: ";
-/// Disables all hardware offloads of a link: checksums and packets longer than a frame. Forwarders process
-/// frames as they are on the wire, and XDP rejects links with these offloads.
+/// Disables all hardware offloads of a link, that is, checksums and packets longer than a frame. Forwarders
+/// must process frames exactly as they are on the wire, and XDP rejects links with these offloads.
 const NO_OFFLOADS: &str = ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,\
                            guest_ufo=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off";
 /// Name of the program in Debian's package qemu-system-x86.
@@ -53,8 +53,8 @@ const QEMU: &str = "qemu-system-x86_64";
 pub enum Boot {
     /// No parameters for low latency.
     Plain,
-    /// Parameters from the literature on low latency: no timer tick, RCU callbacks or other tasks on the last
-    /// core.
+    /// Parameters from the literature on low latency. They keep the timer tick, RCU callbacks and other tasks
+    /// off the last core.
     Tuned,
 }
 
@@ -97,10 +97,10 @@ pub struct Guest {
     pub vcpus: u32,
     /// Links, in the order of their PCI devices.
     pub links: Vec<GuestLink>,
-    /// The program. Its namespace and cores do not apply inside the guest, which has a copy of its working
-    /// folder.
+    /// The program. Its namespace and cores do not apply inside the guest. The guest has a copy of its
+    /// working folder.
     pub workload: Workload,
-    /// As detected by [`mod@accel`].
+    /// Result of [`mod@accel`].
     pub accel: Accel,
 }
 
@@ -187,11 +187,11 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
     arguments
 }
 
-/// The kernel command line. The tuned line is the guest configuration of
+/// The kernel command line. The tuned parameters are the guest configuration of
 /// <https://github.com/gallenmu/latency-limbo> (`_includes/vm_bootparam_optimized.html`,
-/// `_includes/experiment/experiment.sh`) without parameters that only affect physical processors. `idle=poll`
-/// is omitted with software emulation: a polling vCPU would occupy a host core that the other emulation
-/// threads need.
+/// `_includes/experiment/experiment.sh`) without parameters that only affect physical processors. With
+/// software emulation, `idle=poll` is also omitted, because a polling vCPU would occupy a host core that
+/// other emulation threads need.
 pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {
     let mut line = String::from("console=ttyS0,115200 rdinit=/init quiet panic=-1 net.ifnames=0");
     if boot == Boot::Tuned {
@@ -211,8 +211,8 @@ pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {
     line
 }
 
-/// The vCPU threads of a guest, from the PID of QEMU: vCPU number and thread ID. Empty until QEMU has created
-/// the threads.
+/// The vCPU threads of the guest whose QEMU has this PID, as pairs of vCPU number and thread ID. Empty until
+/// QEMU has created the threads.
 pub fn vcpu_threads(pid: u32) -> Vec<(usize, i32)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let vcpu = |task: fs::DirEntry| {

@@ -8,11 +8,11 @@ use std::process::Command;
 use crate::deploy::need;
 use crate::error::HostError;
 
-/// The modules of a guest: PCI network links and bridges. Some kernels have them built in.
+/// The modules that a guest needs for PCI network links and bridges. In some kernels, they are built in.
 pub(super) const GUEST: [&str; 6] = ["virtio_pci", "virtio_net", "bridge", "af_packet", "tun", "veth"];
 
-/// The files of the wanted modules and all their dependencies, in load order. A module that is not listed is
-/// skipped, because it is built in.
+/// The files of the wanted modules and all their dependencies, in load order. Modules that are not listed in
+/// `modules.dep` are built in and therefore skipped.
 pub(super) fn closure(dependencies: &str, wanted: &[&str]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     for module in wanted {
@@ -21,7 +21,7 @@ pub(super) fn closure(dependencies: &str, wanted: &[&str]) -> Vec<String> {
         else {
             continue;
         };
-        // `modules.dep` lists all direct and indirect dependencies, with the first one to load at the end.
+        // `modules.dep` lists all direct and indirect dependencies in reverse load order.
         for file in needs.split_ascii_whitespace().rev().chain([file]) {
             if !order.iter().any(|other| other == file) {
                 order.push(file.into());

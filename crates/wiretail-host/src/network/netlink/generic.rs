@@ -1,5 +1,5 @@
-//! Generic netlink requests of a testbed: GRO of a link (family "ethtool"), and whether a link accepts frames
-//! redirected by XDP (family "netdev").
+//! Generic netlink requests of a testbed: turning GRO on or off (family "ethtool"), and checking whether a
+//! link accepts frames redirected by XDP (family "netdev").
 //!
 //! Message layouts: Documentation/networking/ethtool-netlink.rst and Documentation/netlink/specs/netdev.yaml
 //! of the kernel. The number of a family is looked up by its name.
@@ -31,7 +31,7 @@ const DEV_XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_NDO_XMIT`: the link currently accepts redirected frames.
 const XDP_NDO_XMIT: u64 = 4;
 
-/// These families require this flag on attributes that contain attributes.
+/// These families require this flag on attributes that contain nested attributes.
 const NESTED: u16 = libc::NLA_F_NESTED as u16;
 /// `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER_LEN: usize = 4;

@@ -1,7 +1,7 @@
 //! Route netlink requests of a testbed. Encoding is in [`message`].
 //!
-//! A socket belongs permanently to the network namespace of the thread that opened it: open it with
-//! [`Namespace::inside`](crate::Namespace::inside), then use it from any thread.
+//! A socket belongs permanently to the network namespace of the thread that opened it. Open it with
+//! [`Namespace::inside`](crate::Namespace::inside); any thread can then use it.
 
 mod ethtool;
 pub mod generic;
@@ -49,8 +49,8 @@ pub struct Link {
     pub index: u32,
     /// Whether the link is administratively up. A veth also needs its peer up to carry packets.
     pub up: bool,
-    /// Whether packets pass: the link is up, has a carrier and, if it is a bridge port, is forwarding. The
-    /// kernel reaches this state up to a second after both ends of a veth were set up.
+    /// Whether the link passes packets: it is up, has a carrier and, if it is a bridge port, is forwarding.
+    /// After both ends of a veth are set up, this takes up to a second.
     pub ready: bool,
     /// `veth`, `bridge`, …; empty for hardware and loopback.
     pub kind: String,
@@ -96,8 +96,8 @@ impl Netlink {
         Socket::open(None).map(Netlink)
     }
 
-    /// Creates a veth pair: `a` in this socket's namespace, `b` in `b_namespace`. Both ends appear at once in
-    /// their final namespaces.
+    /// Creates a veth pair: `a` in this socket's namespace, `b` in `b_namespace`. Each end is created
+    /// directly in its final namespace.
     ///
     /// # Errors
     /// Returns `AlreadyExists` if a name is in use, or the error from the kernel.
@@ -121,8 +121,8 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Creates a bridge without spanning tree and multicast snooping. It sends no packets itself and
-    /// forwards as soon as its ports are up.
+    /// Creates a bridge without spanning tree and multicast snooping. The bridge sends no packets of its own
+    /// and forwards packets as soon as its ports are up.
     ///
     /// # Errors
     /// Returns `AlreadyExists` if the name is in use, or the error from the kernel.

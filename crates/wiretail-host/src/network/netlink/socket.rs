@@ -24,7 +24,7 @@ impl Socket {
     pub(super) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let (family, kind, flags) = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(family, kind, flags, protocol)?;
-        // The kernel replies before `send` returns. The timeout covers the case that it does not.
+        // The kernel normally replies before `send` returns. The timeout is a safeguard in case it does not.
         set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
         Ok(Self { socket, sequence: 0 })
     }
