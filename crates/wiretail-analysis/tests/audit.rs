@@ -1,4 +1,4 @@
-//! Audit of a host set up like the papers' optimized one, and of copies with one fault each.
+//! Audits a host that is set up like the optimized host of the papers, and copies of it with one fault each.
 
 use wiretail_analysis::host::audit::{ALL, Question, audit};
 use wiretail_schema::host::audit::{Audit, HostRole, Verdict};
@@ -46,7 +46,7 @@ type Change = (&'static str, &'static str, &'static str);
 /// Rule and its expected verdict.
 type Found = (&'static str, Verdict);
 
-/// Faults, one each, with the rules that must find them; no other rule may find a problem.
+/// Single faults, each with the rules that must find it; no other rule may find a problem.
 const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "isolcpus misspelled",
@@ -360,7 +360,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     ),
 ];
 
-/// Faults on a host of virtual machines, in a guest and in a container, which have their own rules.
+/// Faults on a host of virtual machines, in a guest and in a container. These roles have their own rules.
 const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
     (
         "pinned vCPUs and huge pages",

@@ -1,5 +1,5 @@
-//! Fuzzing of attribution: for any damaged trace, inconsistent roles and clocks, it terminates, and its
-//! results add up.
+//! Fuzzing of attribution: it must terminate for any damaged trace and for inconsistent roles and clocks, and
+//! its results must add up.
 
 use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
 use wiretail_schema::causes::trace::{
@@ -171,7 +171,7 @@ fn round(random: &mut Random) {
     }
 }
 
-/// A core that is observed without packets: every gap counts once.
+/// A core that is observed without packets: every gap must be counted once.
 fn round_of_gaps(random: &mut Random) {
     let mut roles = roles(random);
     roles.stalls = gaps(random, 30);

@@ -7,8 +7,9 @@ use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, Queuei
 const PACKETS: u64 = 2_000_000;
 /// Packets at the start that are ignored, because the queue starts empty.
 const WARM_UP: u64 = 50_000;
-/// By definition, one in a hundred intervals misses the true value. Seed 1 misses it for M/G/1 (the only one
-/// of its seeds 1 to 24; the mean deviation over all of them is a thousandth of an interval).
+/// By definition, one in a hundred intervals misses the true value. For M/G/1, the interval of seed 1 does.
+/// It is the only one of the seeds 1 to 24, and the mean deviation over all of them is a thousandth of an
+/// interval.
 const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 
@@ -157,8 +158,9 @@ fn batches_match_m_m_1_b_1() {
     }
 }
 
-/// M/G/1 with interruptions that arrive whether or not the server works, wait for one another, and resume the
-/// interrupted service afterwards: packets are the lower of two classes with preemptive-resume priority.
+/// M/G/1 with interruptions. They arrive whether or not the server works, and wait for one another; the
+/// interrupted service is resumed afterwards. Packets are therefore the lower of two classes with
+/// preemptive-resume priority.
 /// White and Christie, Operations Research 6 (1958); Gaver, Journal of the Royal Statistical Society B 24
 /// (1962), for general lengths:
 /// T = s/(1 - a) + (l_i E[I^2] + l E[S^2]) / (2 (1 - a) (1 - a - rho)), a = l_i E[I].
@@ -221,7 +223,7 @@ fn wakeup_delays_match_welch() {
 }
 
 /// Packets that never queue, and interrupts of length d with period p. Packets that arrive during an
-/// interrupt wait for its end. Packets in their service s when an interrupt starts take d longer. Over all
+/// interrupt wait for its end. Packets whose service, of length s, is interrupted take d longer. Over all
 /// phases, a share of (d + s) / p of the packets is delayed.
 #[test]
 fn beat_delays_expected_share_of_packets() {

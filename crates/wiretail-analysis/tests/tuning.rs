@@ -147,7 +147,8 @@ fn applied_plan_is_in_effect() {
     }
 }
 
-/// The audit has independent rules: problems that a plan addresses must be gone after it was applied.
+/// The rules of the audit are independent of the plan: the problems that an applied plan addresses must be
+/// gone.
 #[test]
 fn audit_finds_no_addressed_problem_after_plan() {
     let before = host(GUEST);

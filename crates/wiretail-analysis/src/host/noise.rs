@@ -3,15 +3,15 @@
 
 use wiretail_schema::host::noise::{FloorValue, GapBucket, Speed};
 
-/// Percentiles of the floor, each with the number of packets of which one is expected beyond it.
+/// Percentiles of the floor. The second value is N if, on average, one of N packets is beyond the percentile.
 const PERCENTILES: [(f64, f64); 4] = [(99.0, 1e2), (99.9, 1e3), (99.99, 1e4), (99.999, 1e5)];
 /// Minimum number of gaps. A smaller number is too uncertain (docs/kpi/percentiles.md: n(1 - p) of at least
 /// ten).
 const GAPS_MIN: u64 = 10;
 /// Lower bounds of the classes within a decade.
 const STEPS: [u64; 3] = [1, 2, 5];
-/// On a core with constant speed, the 90th percentile of the duration of equal work is at most this multiple
-/// of the 10th.
+/// The speed of a core is considered constant if the 90th percentile of the duration of equal work is at most
+/// this multiple of the 10th percentile.
 const SPEEDS: f64 = 1.2;
 
 /// Histogram of gaps `(length in ns, count)`, which are in ascending order. Classes start at 1, 2 and 5 of
@@ -42,10 +42,10 @@ fn class(ns: u64) -> (u64, u64) {
     (STEPS[step] * decade, next.saturating_mul(decade))
 }
 
-/// Waiting time of a packet at each percentile, if the packet arrives at a random time within `watched_ns`.
-/// During the gaps `(length in ns, count)`, which are in ascending order, the core is not available. A packet
-/// that arrives within a gap waits for the rest of it, so a gap of length L makes packets wait longer than t
-/// during max(0, L - t):
+/// Waiting time, at each percentile, of packets that arrive at random times within `watched_ns`. The core is
+/// not available during the gaps `(length in ns, count)`, which are in ascending order. A packet that arrives
+/// within a gap waits for the rest of it, so a gap of length L makes packets wait longer than t if they
+/// arrive in its first max(0, L - t):
 ///
 /// ```text
 /// P(wait > t) = sum over the gaps of max(0, L - t) / T
@@ -63,12 +63,12 @@ pub fn floor(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<FloorValue> {
     PERCENTILES.map(value).into_iter().chain([longest]).collect()
 }
 
-/// Shortest wait t for which the arrival times with a longer wait total at most `beyond_ns`, and the number
-/// of gaps longer than t.
+/// Shortest wait t for which the arrival times of packets that wait longer add up to at most `beyond_ns`, and
+/// the number of gaps longer than t.
 fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     let (mut gaps, mut sum_ns) = (0, 0.0);
     for (length_ns, count) in lengths.iter().rev() {
-        // Total remaining time of the longer gaps after a wait of this length.
+        // Total time that remains in the longer gaps after a wait of this length.
         if sum_ns - gaps as f64 * *length_ns as f64 > beyond_ns {
             break;
         }
@@ -112,7 +112,8 @@ mod tests {
             [
                 // (15 ms - 10 ms) / 1001 gaps.
                 (99.0, 4_996, 1001, true),
-                // The last 1 ms of the long gap; the unsupported percentiles depend on this gap alone.
+                // Packets that arrive in the first 1 ms of the long gap. The unsupported percentiles depend
+                // on this gap alone.
                 (99.9, 4_000_000, 1, false),
                 (99.99, 4_900_000, 1, false),
                 (99.999, 4_990_000, 1, false),
@@ -164,7 +165,8 @@ mod tests {
                 // Shortest wait, in whole ns, that at most this share of packets exceeds.
                 prop_assert!(more(value.wait_ns) <= beyond + 1e-6, "{value:?} {lengths:?}");
                 prop_assert!(value.wait_ns == 0 || more(value.wait_ns - 1) > beyond - 1e-6, "{value:?} {lengths:?}");
-                // The exact wait is not a whole number of ns, so the count of longer gaps has a range.
+                // The exact wait is not a whole number of ns, so the number of longer gaps is only known to
+                // be within a range.
                 let longer = |wait: u64| lengths.iter().filter(|(ns, _)| *ns > wait).map(|(_, n)| n).sum::<u64>();
                 prop_assert!(value.gaps_beyond >= longer(value.wait_ns));
                 prop_assert!(value.gaps_beyond <= longer(value.wait_ns.saturating_sub(1)));

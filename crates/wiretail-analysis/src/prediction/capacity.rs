@@ -2,9 +2,9 @@
 //! Gallenmueller, J. Naab, I. Adam, G. Carle, "5G QoS: Impact of Security Functions on Latency", NOMS 2020).
 //! Formulas and limits: `docs/kpi/capacity.md`.
 //!
-//! Interval arithmetic propagates the uncertainty: for each bound of the result, every input is at its worst
-//! end. This needs no assumption about correlations between the inputs, and is wider than a 95 % confidence
-//! interval.
+//! Interval arithmetic propagates the uncertainty: each bound of the result is computed from the least
+//! favorable bound of every input. This makes no assumption about correlations between the inputs, and the
+//! result is wider than a 95 % confidence interval.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl std::error::Error for CapacityError {}
 ///
 /// # Errors
 ///
-/// Returns an error if the medians or the interrupts leave no time for packets, or no service time.
+/// Returns an error if the interrupts leave no time for packets, or if the medians yield no service time.
 pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     let capacity = capacity(&inputs)?;
     let against = inputs.overload_pps.map(|bounds| judge(&capacity, bounds));
@@ -100,7 +100,8 @@ pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judge
     }
 }
 
-/// R_max = (1 s - d) / t with t = median(device) - median(forwarder) and d = the sum of rate times length.
+/// R_max = (1 s - d) / t. The service time t is median(device) - median(forwarder), and d is the sum of rate
+/// times length over all interrupts.
 ///
 /// # Errors
 ///
@@ -192,8 +193,8 @@ fn load(spec: &InterruptSpec) -> InterruptLoad {
 
 /// Rate per second of `count` events in `seconds`, with the 95 % confidence interval of a Poisson mean: F.
 /// Garwood (Biometrika 28, 1936), with the chi-square quantiles of Wilson and Hilferty's approximation (PNAS
-/// 17, 1931). Upper bounds are within 1 % of the exact ones. So are lower bounds from ten events on; for
-/// fewer events, they are too low.
+/// 17, 1931). Upper bounds are within 1 % of the exact ones, and so are lower bounds for ten or more events.
+/// For fewer events, lower bounds are too low.
 pub fn counted(count: u64, seconds: f64) -> Estimate {
     const Z: f64 = 1.959_964;
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);

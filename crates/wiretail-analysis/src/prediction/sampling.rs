@@ -1,5 +1,5 @@
-//! Simulates constant-bit-rate traffic at one server that interrupts take away: which packets coincide with
-//! interrupts, and how long they wait. Model and closed forms: `docs/kpi/capacity.md`.
+//! Simulates constant-bit-rate traffic at one server that is unavailable during interrupts: which packets
+//! coincide with interrupts, and how long they wait. Model and closed forms: `docs/kpi/capacity.md`.
 //!
 //! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole
 //! picoseconds.
@@ -12,12 +12,12 @@ use crate::prediction::queueing::{QueueingError, RING_MAX, simulate};
 
 /// Picoseconds per nanosecond.
 const PS: f64 = 1e3;
-/// Picoseconds times microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
+/// Period of 1 uHz, in ps: `n` periods of `uhz` take `n * PERIOD / uhz` ps.
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
-/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounding does not
-/// change the result of a tie. A packet that arrives at the start of an interrupt is delayed; a packet whose
-/// service ends at that time is not.
+/// Interrupts are shifted by this time, in ns, and each service takes at least twice this time, so that
+/// rounding does not change the result of a tie. A packet that arrives at the start of an interrupt is
+/// delayed; a packet whose service ends at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 
 /// Periodic interrupt.
@@ -32,7 +32,7 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// Share of time that it takes.
+    /// Share of time that the interrupt takes.
     fn share(&self) -> f64 {
         self.uhz as f64 / 1e6 * self.length_ps as f64 * 1e-12
     }
@@ -131,8 +131,9 @@ pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     late.into_iter().map(packet).collect()
 }
 
-/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest waits,
-/// and the total number of packets. `None` if no packet waited in the simulation, or none in the measurement.
+/// Compares a simulation with a measurement. Both are described by at most `listed` packets with the longest
+/// waits, and by the total number of packets. `None` if no packet waited in the simulation or in the
+/// measurement.
 pub fn against(
     simulated: (&[LatePacket], u64),
     measured: (&[LatePacket], u64),

@@ -1,15 +1,14 @@
 //! Binary search with loss verification, ETSI GS NFV-TST 009, clauses 12.3.2 and 12.3.3.
 //!
-//! The search starts at the highest rate. It halves the interval between the highest rate that met the goal and
-//! the lowest rate that missed it, until the interval is no wider than requested. A trial that missed the goal
-//! is repeated at the same rate, up to `verify` times. A single good trial among them is sufficient: the good
-//! result is attributed to the device, and the poor results are attributed to interference. The standard calls
-//! the number of repeats r. Its threshold z, a loss above which no trial is repeated, is not implemented (z is
-//! infinite).
+//! The search starts at the highest rate. It halves the interval between the highest rate that met the goal
+//! and the lowest rate that missed it, until the interval is no wider than requested. A trial that missed the
+//! goal is repeated at the same rate, up to `verify` times. If one of these trials meets the goal, the rate
+//! meets it: the good result is attributed to the device, and the poor results are attributed to
+//! interference. The standard calls the number of repeats r. It also defines a threshold z, a loss above
+//! which no trial is repeated. This threshold is not implemented (z is infinite).
 //!
-//! Goals are searched one after the other. All trials have the same length, so earlier trials also count for
-//! the next goal and are not repeated. The search for the next goal starts with the interval that the earlier
-//! trials leave.
+//! Goals are searched one after the other. All trials have the same length, so the next goal is judged by the
+//! earlier trials as well, and its search starts with the interval that these trials leave.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 

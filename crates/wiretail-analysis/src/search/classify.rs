@@ -107,8 +107,8 @@ impl Question {
     }
 
     /// "Conditional throughput" of RFC 9971, appendix "Conditional Throughput Code": the share of the rate
-    /// that a typical full trial forwarded, at the quantile of the exceed ratio. With loss verification, it
-    /// is the share that the good trial forwarded.
+    /// that full trials forwarded, at the quantile given by the exceed ratio. With loss verification, it is
+    /// the share that the good trial forwarded.
     pub(super) fn forwarded_pps<'a>(
         &self,
         load: u64,
@@ -133,13 +133,13 @@ impl Question {
             share = Some(forwarded_share(trial));
             remaining -= length_ns(trial);
         }
-        // Fewer trials than required: the missing ones may have lost all packets.
+        // If there are fewer trials than required, the missing ones are assumed to have lost all packets.
         share.map(|share| if remaining > slack { 0.0 } else { load as f64 * share })
     }
 }
 
-/// Share of the packets that the device forwarded during the time in which they arrived. Without stretch,
-/// this is one minus the loss ratio.
+/// Share of the packets that the device forwarded during the time in which they arrived. If the trial was not
+/// stretched, this is one minus the loss ratio.
 pub(super) fn forwarded_share(trial: &SearchTrial) -> f64 {
     if trial.sent == 0 {
         return 0.0;
@@ -175,8 +175,9 @@ mod tests {
     }
 
     /// RFC 9971, appendix "Example Search": four goals, six points in time at one load. At the last two
-    /// points, the RFC's table rates the last goal as met, with an exceed ratio of 42.9 % and 27.3 % where 20
-    /// % is allowed. The code in its appendix, and this code, rate it as missed.
+    /// points, the RFC's table rates the last goal as met, although the exceed ratios are 42.9 % and 27.3 %
+    /// and at most 20 % is allowed. The code in the RFC's appendix rates the goal as missed, and so does this
+    /// code.
     #[test]
     fn classifies_loads_of_rfc_9971_example() {
         use Rating::{Meets, Misses, Undecided};

@@ -119,7 +119,7 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
     ))
 }
 
-/// Remark if the goal was met at a load above one at which it was missed.
+/// Remark if the goal was met at a higher load than one at which it was missed.
 fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> String {
     let Some(upper) = bounds.upper else { return String::new() };
     let higher =

@@ -61,8 +61,7 @@ impl<'a> History<'a> {
         Bounds { lower, upper }
     }
 
-    /// Whether the limit of invalid trials of this length is reached at this rate, while the rate is still
-    /// undecided.
+    /// Whether a rate is still undecided and has reached the limit of invalid trials of this length.
     pub(super) fn unusable(&self, question: &Question, load: u64, duration_ns: u64) -> bool {
         let invalid = self.invalid_at(load).filter(|trial| alike(trial.duration_ns, duration_ns)).count();
         invalid >= super::INVALID_MAX && self.rating(question, load) == Rating::Undecided
@@ -119,8 +118,8 @@ pub(super) enum Gap {
     Between(u64, u64),
     /// Below this rate, because no rate has met the goal.
     Below(u64),
-    /// Above this rate, which met the goal, or anywhere if there is no such rate. No rate is known to miss the
-    /// goal.
+    /// Above this rate, which met the goal, because no rate is known to miss it. `None` if no rate is known
+    /// to meet the goal either: the search may continue anywhere.
     Above(Option<u64>),
 }
 
@@ -150,7 +149,7 @@ pub(super) fn step(effort: &Effort) -> u64 {
     ((effort.width * span(effort).1 as f64) as u64).max(1)
 }
 
-/// Whether two durations are equal within 1 %: a trial sends whole packets.
+/// Whether two durations are equal within 1 %. They may differ slightly, because a trial sends whole packets.
 pub(super) fn alike(duration_ns: u64, asked_ns: u64) -> bool {
     duration_ns.abs_diff(asked_ns) <= asked_ns / 100
 }

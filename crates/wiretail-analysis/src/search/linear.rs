@@ -1,8 +1,8 @@
-//! Linear search: all rates from the lowest one upwards, in steps of the width of the highest rate. It is the
-//! reference for the other methods.
+//! Linear search: tries all rates from the lowest one upwards. The step is the relative width, applied to the
+//! highest rate. This method is the reference for the others.
 //!
-//! It uses only full trials, and tries each goal until it is first missed. Rates are classified as in
-//! MLRsearch, by `trials` and `exceed`. Rates with only invalid trials are skipped.
+//! It uses only full trials. The search for a goal ends at the first rate that misses it. Rates are
+//! classified as in MLRsearch, by `trials` and `exceed`. Rates with only invalid trials are skipped.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 

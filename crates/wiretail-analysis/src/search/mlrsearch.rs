@@ -3,17 +3,18 @@
 //! The RFC defines the classification of a rate by its trials ("load classification") and the result. It does
 //! not define the next trial. This implementation chooses it as follows:
 //!
-//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search, in
-//!   which shorter trials count as the RFC allows. A phase starts where the previous one ended, with a longer
-//!   trial at the rate that met the goal, so short trials cover most of the search. All phases have the same
-//!   width: with a larger width in the first phases, more full trials were needed, and the search took longer
-//!   overall.
+//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search,
+//!   which also considers shorter trials as far as the RFC allows. A phase starts where the previous one
+//!   ended, with a longer trial at the rate that met the goal, so short trials cover most of the search. All
+//!   phases have the same width, because a larger width in the first phases increased the number of full
+//!   trials and the total time.
 //! - *Start.* The search starts at the highest rate. If that is too high, it continues at the rate that the
-//!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and one step above.
+//!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and then one step above that
+//!   rate.
 //! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side by steps
 //!   that double, with trials of the longer length, because shorter trials have already been considered.
-//! - *Several goals.* Every goal that is not finished in the phase names the rates whose trial would bring it
-//!   closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
+//! - *Several goals.* Each goal that is not finished in the phase requests the rates whose trial would bring
+//!   it closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
 //!
 //! A decided rate is never tried again, and no phase starts twice, so a search always ends.
 
@@ -118,7 +119,7 @@ impl Phase {
     }
 }
 
-/// A step down multiplies a rate by this factor, a step up divides the rate by it.
+/// A step down multiplies a rate by this factor; a step up divides the rate by it.
 fn factor(effort: &Effort) -> f64 {
     1.0 - STEP * effort.width
 }
@@ -214,8 +215,8 @@ impl Place<'_> {
         Some(load as f64 * forwarded_share(trial) / (1.0 - allowed))
     }
 
-    /// Next rate below a rate that is too high, if no rate has met the goal: from the forwarded packets, at
-    /// least one step below.
+    /// Next rate below a rate that is too high, if no rate has met the goal. It is estimated from the
+    /// forwarded packets, and is at least one step lower.
     fn below(&self, upper: u64) -> u64 {
         let down = self.down(upper);
         let half = 1.0 - self.effort.width / 2.0;
@@ -236,7 +237,8 @@ impl Place<'_> {
         }
     }
 
-    /// A step up from a rate that meets the goal; the step doubles for each such rate close below.
+    /// A step up from a rate that meets the goal. The step doubles with each rate close below that also meets
+    /// it.
     fn up(&self, lower: u64) -> u64 {
         let factor = factor(self.effort);
         let from = (lower as f64 * doubled(factor, STEPS)) as u64;
@@ -244,7 +246,8 @@ impl Place<'_> {
         ((lower as f64 / step) as u64).max(lower + 1)
     }
 
-    /// A step down from a rate that misses the goal; the step doubles for each such rate close above.
+    /// A step down from a rate that misses the goal. The step doubles with each rate close above that also
+    /// misses it.
     fn down(&self, upper: u64) -> u64 {
         let factor = factor(self.effort);
         let to = (upper as f64 / doubled(factor, STEPS)) as u64;

@@ -10,8 +10,8 @@
 //! - `conclude`: the result and its reason, as a sentence.
 //!
 //! This module does not judge trials: the record of a trial states whether the trial missed a goal
-//! ([`SearchTrial::poor`]). A goal may therefore be a loss ratio, a delay, or any other limit. All trials
-//! count, including those of another method.
+//! ([`SearchTrial::poor`]). A goal may therefore be a loss ratio, a delay, or any other limit. All trials are
+//! considered, including those that another method requested.
 
 mod binary;
 mod classify;

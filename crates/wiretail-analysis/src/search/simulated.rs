@@ -2,7 +2,8 @@
 //! implementation of MLRsearch.
 //!
 //! They do not model real devices; that is the purpose of the [queueing
-//! simulation](crate::prediction::queueing). A trial is a formula, the same as in `benches/search_peer.py`.
+//! simulation](crate::prediction::queueing). The result of a trial is computed by the same formula as in
+//! `benches/search_peer.py`.
 
 use wiretail_schema::random::{Random, fraction};
 use wiretail_schema::search::{Effort, Goal, SearchTrial};

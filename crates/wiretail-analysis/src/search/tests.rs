@@ -112,7 +112,7 @@ fn stretch_reveals_overload_hidden_by_ring() {
         let device = Device { ring: 40_000, ..Device::new(65_000.0) };
         let effort = effort(method);
         let (results, _) = on(&device, &effort, &[ndr()]);
-        // The allowed stretch of 1 % permits as much overload.
+        // The allowed stretch of 1 % permits an overload of 1 %.
         let found = results[0].lower.unwrap() as f64;
         assert!(found > 65_000.0 * 0.994 && found < 65_000.0 * 1.011, "{results:?}");
     }
@@ -226,7 +226,7 @@ fn single_unusable_rate_does_not_affect_others() {
             let result = &results[0];
             let (lower, upper) = (result.lower.unwrap(), result.upper.unwrap());
             assert!(lower <= 65_600 && 65_600 <= upper, "{bad}: {result:?}");
-            // At most the unusable rate itself is missing: two steps.
+            // The interval may contain the unusable rate, so it is at most two steps wide.
             assert!((upper - lower) as f64 <= 2.0 * 0.005 * 100_000.0 + 1.0, "{bad}: {result:?}");
             assert!(
                 result.ending == Ending::Found || result.reason.contains("were invalid (x)"),
@@ -319,7 +319,8 @@ fn distinguishes_interference_from_capacity() {
         });
         searches.filter(|right| *right).count()
     };
-    // Without an allowance, the first interference ends the search: 1 - exp(-0.2) of the full trials.
+    // Without an allowance, the search ends at the first interference, which a full trial has with
+    // probability 1 - exp(-0.2).
     let linear = right(&effort(Method::Linear));
     let plain = right(&Effort { verify: 0, ..effort(Method::Binary) });
     let verified = right(&Effort { verify: 2, ..effort(Method::Binary) });
@@ -423,7 +424,7 @@ proptest! {
             }
             trials.push(trial);
             let rates = match effort.method {
-                // All rates.
+                // This method may try all rates.
                 Method::Linear => 1.0 / effort.width + 2.0,
                 Method::Binary | Method::Mlrsearch => 2.0 * 40.0,
             };

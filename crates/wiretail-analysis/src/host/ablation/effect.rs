@@ -1,17 +1,18 @@
 //! Differences between two configurations, and conclusions from them.
 //!
-//! Two configurations are compared within repeats: they processed the same packets within minutes of each
-//! other, in a random order. If a setting has no effect, the random order alone decides the sign of each
-//! difference. Whatever the distribution, the sum of the ranks of the positive differences then has the
-//! distribution of Wilcoxon's signed-rank test, which is robust against outliers and uses the size of the
-//! differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the median of the means of
-//! all pairs of differences, including each difference with itself (Walsh averages). Its interval extends
-//! from the k-th smallest to the k-th largest Walsh average, which inverts the test (Hodges, Lehmann, Annals
-//! of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 exactly if the test detects an
-//! effect. The estimate is unbiased for symmetric differences; otherwise it is approximate.
+//! Two configurations are compared within each repeat, in which both processed the same packets within
+//! minutes of each other, in a random order. If a setting has no effect, the sign of each difference depends
+//! only on this order. Whatever the distribution of the differences, the sum of the ranks of the positive
+//! ones then follows the distribution of Wilcoxon's signed-rank test, which is robust against outliers and
+//! uses the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the
+//! median of the Walsh averages, which are the means of all pairs of differences, including each difference
+//! with itself. Its interval extends from the k-th smallest to the k-th largest Walsh average, which inverts
+//! the test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if
+//! and only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
+//! symmetric; otherwise it is approximate.
 //!
-//! With many factors, some would appear to have an effect by chance. The intervals are therefore wide enough
-//! to hold simultaneously with 95 % confidence (Bonferroni).
+//! The more factors are tested, the more likely it is that one of them appears to have an effect by chance.
+//! The intervals are therefore wide enough to hold simultaneously with 95 % confidence (Bonferroni).
 
 use wiretail_schema::host::ablation::{
     Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,
@@ -21,7 +22,7 @@ use wiretail_schema::units::Share;
 
 use crate::stats::list::median;
 
-/// Maximum probability that any interval of a statistic excludes its true median.
+/// Maximum probability that at least one interval of a statistic excludes its true median.
 const ERROR: f64 = 0.05;
 
 /// Results of the trials so far, for each load with valid trials.
@@ -40,7 +41,7 @@ pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
         .collect()
 }
 
-/// Minimum number of repeats for which the effect of each of `factors` factors has an interval.
+/// Minimum number of repeats from which intervals can be computed for the effects of `factors` factors.
 pub fn repeats_needed(factors: usize) -> u64 {
     let error = ERROR / factors.max(1) as f64;
     (1..64).find(|repeats| rank(*repeats, error).is_some()).unwrap_or(64) as u64
@@ -143,9 +144,9 @@ fn walsh(values: &[i64]) -> Vec<i64> {
     means
 }
 
-/// Largest k for which the k-th smallest and the k-th largest Walsh average of n values enclose the true
-/// median with an error of at most `error`: 2 P(W < k) <= `error`. W is the sum of the ranks 1 to n, each of
-/// which counts with probability 1/2.
+/// Largest k for which the interval from the k-th smallest to the k-th largest Walsh average of n values
+/// misses the true median with a probability of at most `error`, that is, 2 P(W < k) <= `error`. W is the sum
+/// of a random subset of the ranks 1 to n, which includes each rank with probability 1/2.
 fn rank(n: usize, error: f64) -> Option<usize> {
     let sums = n * (n + 1) / 2;
     let mut chance = vec![0.0_f64; sums + 1];
@@ -164,8 +165,8 @@ fn rank(n: usize, error: f64) -> Option<usize> {
     Some(allowed.count()).filter(|k| *k > 0)
 }
 
-/// Ranks the factors that have an effect, the largest effect first. Overlapping intervals share a range of
-/// ranks.
+/// Ranks the factors that have an effect, the largest effect first. Factors with overlapping intervals share
+/// a range of ranks.
 fn rank_effects(factors: &mut [FactorEffect], is_meant: impl Fn(usize) -> bool, statistic: Statistic) {
     // Absolute size, regardless of the sign of the effect.
     let size = |effect: &Effect| {
@@ -356,7 +357,7 @@ mod tests {
                 result.factors.iter().any(|factor| factor.effects[2].verdict.is_seen())
             })
             .count();
-        // Expected: at most 5 % of 2000, which is 100; the limit adds three standard deviations.
+        // At most 5 % of 2000, that is, 100, are expected. The limit adds three standard deviations.
         assert!(wrong <= 130, "{wrong}");
     }
 

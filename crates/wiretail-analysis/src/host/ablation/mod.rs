@@ -13,7 +13,8 @@ use wiretail_schema::random::Random;
 
 pub use effect::{judge, repeats_needed};
 
-/// Key of an experiment's table `host` that is a factor in addition to the profile's settings.
+/// Key of the `host` table of an experiment that is tested as a factor, in addition to the settings of the
+/// profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKey {
     Fifo,
@@ -47,7 +48,7 @@ impl HostKey {
         }
     }
 
-    /// Values without and with the factor.
+    /// Value of the key without the factor, and with it.
     fn texts(self) -> [&'static str; 2] {
         match self {
             Self::Fifo | Self::Isolate => ["false", "true"],
@@ -129,8 +130,8 @@ pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     configurations
 }
 
-/// Sets the keys of an experiment's table `host` for a configuration. `keys` are the keys that are factors;
-/// other keys are not changed, except the two that select the profile and its rules.
+/// Sets the keys of the `host` table of an experiment for a configuration. Only the factors in `keys`, and
+/// the two keys that select the profile and its rules, are changed.
 pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], host: &mut HostKeys) {
     let factor = configuration.factor.as_ref().map_or("", |factor| factor.name.as_str());
     let is_on = |name: &str| match configuration.kind {
@@ -161,8 +162,8 @@ pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], 
     }
 }
 
-/// Order of the configurations in a repeat under a load, shuffled by the seed, so that no configuration
-/// always follows the same other one.
+/// Order of the configurations in a repeat under a load. It is shuffled with the seed so that a configuration
+/// does not always follow the same other one.
 pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..configurations).collect();
     order.sort_by_key(|configuration| {
@@ -275,7 +276,7 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3, 4]);
             first[order[0]] += 1;
         }
-        // Expected: 100 each; 60 would be 4.5 standard deviations off.
+        // Each is expected 100 times; 60 would be 4.5 standard deviations off.
         assert!(first.iter().all(|times| (60..140).contains(times)), "{first:?}");
         assert_eq!(order(5, 7, 0, 1), order(5, 7, 0, 1));
         assert_ne!(order(12, 7, 0, 1), order(12, 8, 0, 1));

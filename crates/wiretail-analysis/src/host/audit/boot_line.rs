@@ -29,8 +29,8 @@ impl BootLine {
         &self.0
     }
 
-    /// Value of `name=value`, or "" for the bare word. If a name occurs several times, the last one wins, as
-    /// for most kernel parameters.
+    /// Value of a word `name=value`, or "" for a word without a value. If a name occurs several times, the
+    /// last occurrence is used, as for most kernel parameters.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find_map(|word| {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -45,8 +45,8 @@ impl BootLine {
         self.0.iter().rev().find(is).map(String::as_str)
     }
 
-    /// Cores of a list that follows flags, as in `isolcpus=managed_irq,domain,1-3`. `None` if the word is
-    /// absent.
+    /// Core list of a word, without the flags before it, as in `isolcpus=managed_irq,domain,1-3`. `None` if
+    /// the word is absent.
     ///
     /// # Errors
     ///

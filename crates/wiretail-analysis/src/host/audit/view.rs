@@ -150,7 +150,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Files with the given prefix and suffix: the part of the name in between, and the text.
+    /// Files whose names have the given prefix and suffix. Returns the part of each name in between, and the
+    /// text.
     pub fn each<'v>(
         &'v self,
         before: &'v str,
@@ -166,8 +167,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Files of [`Self::each`] with a packet core's number between prefix and suffix: the core and the
-    /// trimmed text, ordered by core.
+    /// Files of [`Self::each`] whose names have the number of a packet core between prefix and suffix.
+    /// Returns the core and the trimmed text of each file, ordered by core.
     pub fn each_core(&self, before: &str, behind: &str) -> Vec<(u32, &'a str)> {
         let each = self.each(before, behind);
         let mut found: Vec<(u32, &str)> = each
@@ -250,9 +251,9 @@ impl<'a> View<'a> {
     fn looks_like(&self) -> HostRole {
         let files = ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"];
         let said = self.text("/proc/1/environ").is_some_and(|text| text.contains("container="));
-        // A complete machine may run from a container's files. There, kernel threads are visible, and the UTS
-        // namespace is the initial one. A container that sees its host's processes (--pid=host) also sees
-        // kernel threads, but has its own UTS namespace.
+        // A complete machine may be started from the files of a container. In that case, kernel threads are
+        // visible, and the UTS namespace is the initial one. A container that sees its host's processes
+        // (--pid=host) also sees kernel threads, but has its own UTS namespace.
         let own_names = self.text("/proc/self/ns/uts").is_some_and(|names| names.trim() != FIRST_NAMES);
         if (said || files.iter().any(|name| self.has(name)))
             && (own_names || !self.tasks().iter().any(|task| task.is_kernel))

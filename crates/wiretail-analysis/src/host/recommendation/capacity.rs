@@ -21,7 +21,8 @@ use crate::host::recommendation::sample::{Condition, SameHost, Seen, grouped};
 use crate::summary::verdict::percent;
 
 const TAIL: f64 = 99.9;
-/// Minimum ratio of a risen tail to the lowest tail, even if a smaller difference is certain.
+/// Minimum ratio of a risen tail to the lowest tail. A smaller difference is ignored even if it is
+/// significant.
 const RISE: f64 = 1.5;
 /// Maximum number of rates shown as evidence for the rise of the tail.
 const SHOWN: usize = 6;
@@ -179,7 +180,7 @@ fn tails(seen: &[&Seen<'_>]) -> Vec<(u64, DelayOf)> {
     rates.into_iter().filter_map(of).collect()
 }
 
-/// Lowest rate from which on every tail is significantly above the lowest tail at lower rates.
+/// Lowest rate at and above which every tail is significantly above the lowest tail at lower rates.
 fn rises(tails: &[(u64, DelayOf)], breaks_pps: Option<u64>) -> Option<u64> {
     let below = tails.iter().filter(|(rate, _)| breaks_pps.is_none_or(|breaks| *rate <= breaks));
     let below: Vec<&(u64, DelayOf)> = below.collect();
@@ -212,7 +213,7 @@ fn evidence(device: &Device<'_, '_>) -> Vec<Evidence> {
     };
     let of = format!("{}: {}: {says}", device.name, counted(device.seen.len()));
     let mut evidence = Evidence { rates, ..of_trials(of, &device.seen) };
-    // Rate as the trial writes it, for example "40 kpps".
+    // Rate as given in the trial's settings, for example "40 kpps".
     let text =
         |pps: u64| device.seen.iter().find(|one| one.rate_pps() == pps).map_or("", |one| one.text(RATE));
     let tails = shown(tails, device).into_iter();

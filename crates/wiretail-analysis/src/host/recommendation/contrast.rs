@@ -82,7 +82,7 @@ fn contrast<'s, 'a>(
 }
 
 impl Contrast<'_, '_> {
-    /// Result of the comparison. `None` if it cannot be used.
+    /// Result of the comparison. `None` if there is no result, or if it does not apply to hardware.
     pub fn told(&self) -> Option<Told> {
         self.judged.filter(|_| !self.emulated).map(|(_, told)| told)
     }

@@ -16,7 +16,7 @@ use crate::host::recommendation::sample::{Condition, ISOLATION_BOUNDARY, SameHos
 
 /// Percentiles of the latency columns.
 const SHOWN: [f64; 3] = [99.9, 99.99, MAXIMUM];
-/// Audit rules that report security facts, with their descriptions; the audit itself judges them by
+/// Audit rules whose facts concern security, with their descriptions. The audit judges these rules only by
 /// their effect on time.
 const SECURITY: [(&str, &str); 3] = [
     ("mitigations", "active mitigations of processor vulnerabilities"),
@@ -186,7 +186,7 @@ fn resources(group: &[&Seen<'_>]) -> Vec<Evidence> {
     all
 }
 
-/// Power of the host while packets crossed, per load.
+/// Power of the host while packets crossed the device, per load.
 fn energy(group: &[&Seen<'_>]) -> Vec<Evidence> {
     let watts = |one: &Seen<'_>| Some(one.trial.energy.as_ref()?.state(EnergyState::Processing)?.watts);
     let measured = group.iter().copied().filter(|one| watts(one).is_some());

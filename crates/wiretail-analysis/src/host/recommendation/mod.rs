@@ -6,10 +6,11 @@
 //! Searches, explanations ───────────────┘   matrix ─► Matrix
 //! ```
 //!
-//! Each recommendation is a file: the evidence that it uses, its status, and the next steps. `sample` selects
-//! trials that can be compared: under the same load, on the same host, except for the setting under
-//! comparison. [`contrast`] compares deployments or kernels; they are distinguished if their intervals do not
-//! overlap. Nothing is scored. A recommendation without evidence is reported as such.
+//! Each recommendation is implemented in its own file, which selects the evidence and determines the status
+//! and the next steps. `sample` selects trials that can be compared: they have the same load and host, and
+//! differ only in the setting under comparison. [`contrast`] compares deployments or kernels, which are
+//! distinguished if their intervals do not overlap. There are no scores. A recommendation without evidence is
+//! reported as such.
 //!
 //! The five recommendations are those of Gallenmueller, Wiedner, Naab, Carle, "How Low Can You Go? A Limbo
 //! Dance for Low-Latency Network Functions", JNSM 31, 2023; `docs/recommend.md` lists the material that was

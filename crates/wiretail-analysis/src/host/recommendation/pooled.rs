@@ -12,7 +12,7 @@ use crate::host::recommendation::sample::Seen;
 /// The maximum, as a percentile.
 pub const MAXIMUM: f64 = 100.0;
 
-/// Percentile of these trials. `None` if one of them lacks it.
+/// Percentile over these trials. `None` if one of them has no such percentile.
 pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     let packets = seen.iter().map(|one| one.summary.delay.count).sum();
     let (of, trials) = (of.to_owned(), trials(seen));
@@ -48,7 +48,7 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     })
 }
 
-/// Percentiles that these trials have, out of `percentiles`.
+/// Those of the given `percentiles` that all of these trials have.
 pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
     percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
 }

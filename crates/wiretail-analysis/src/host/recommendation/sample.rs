@@ -9,7 +9,7 @@ use super::RunInput;
 /// Settings that do not affect the measured delay: names, timeouts, validity limits. Trials of different
 /// lengths are comparable.
 const ASIDE: [&str; 5] = ["title", "seed", "dut.ready", "dut.ready-timeout", "traffic.late-limit"];
-/// Tables of keys that do not affect the measured delay, each with its exceptions.
+/// Tables whose keys do not affect the measured delay, each with the keys that are exceptions.
 const ASIDE_BUT: [(&str, &[&str]); 4] = [
     ("trial.", &["trial.ingress"]),
     ("trace.", &["trace.record", "trace.stacks", "trace.page-faults"]),

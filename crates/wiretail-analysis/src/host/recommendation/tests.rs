@@ -239,7 +239,7 @@ fn reports_slower_virtual_machine() {
 
 #[test]
 fn overlapping_intervals_are_indistinguishable() {
-    // The interval covers all repeats: one bare trial was as late as the container.
+    // The interval covers all repeats, and one bare trial had delays as long as the container's.
     let runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (BARE, 9_000, 0, ""), (RUNC, 8_990, 0, "")])];
     let found = recommend(&nothing(), &runs, "0");
     let isolation_boundary = one(&found, Advice::Virtualisation);
@@ -421,7 +421,7 @@ fn compares_measured_rates_with_search_result() {
         let spare = one(&found, Advice::SpareCapacity).clone();
         (spare.stand, spare.says, spare.evidence)
     };
-    // The search alone.
+    // The search is the only evidence.
     let (stand, says, evidence) = of(&[searched.clone()]);
     assert_eq!(
         (stand, says.contains("up to 75 % of the breaking point: stay below this rate")),
@@ -454,7 +454,7 @@ fn recommends_kernel_by_how_device_waits() {
     let measured = of(&[runs[1].clone(), other.clone()]);
     assert_eq!(measured.stand, Stand::Follow);
     assert!(measured.says.contains("better in 1, worse in 0"), "{}", measured.says);
-    // If it is worse, the trials outweigh the papers.
+    // If it is worse, the measured trials take precedence over the papers.
     other.results[0].summary = summary(70_000, 0);
     assert_eq!(of(&[runs[1].clone(), other]).stand, Stand::DoesNotApply);
     // A polling device does not benefit from it.

@@ -33,7 +33,8 @@ const fn word(name: &'static str, rule: &'static str, wish: fn(&Ask<'_>) -> Wish
     Word { name, rule, own: None, wish }
 }
 
-/// In the order of the boot line: the number of huge pages applies to the page size that precedes it.
+/// Words in the order of the boot line, because the number of huge pages applies to the page size that
+/// precedes it.
 const WORDS: &[Word] = &[
     word("isolcpus", "isolcpus", |ask| Wish::Value(format!("managed_irq,domain,{}", ask.cores()))),
     word("nohz_full", "nohz-full", |ask| match ask.view.config("CONFIG_NO_HZ_FULL") {
@@ -159,7 +160,7 @@ fn optimized(ask: &Ask<'_>, wish: Wish) -> Wish {
     if ask.profile == Profile::Optimized { wish } else { Wish::Absent }
 }
 
-/// The wish, unless the machine is a guest.
+/// Returns the wish, or [`Wish::NotHere`] on a virtual machine.
 fn physical(ask: &Ask<'_>, wish: Wish) -> Wish {
     if ask.is_vm() { Wish::NotHere("the hypervisor decides") } else { wish }
 }

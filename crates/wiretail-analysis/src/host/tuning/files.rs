@@ -40,7 +40,7 @@ const FIXED: &[Fixed] = &[
 
 /// The optimized profile disables idle states with a longer exit latency, in us.
 const WAKE_US_MAX: u64 = 2;
-/// Maximum number of 2 MiB huge pages; in addition, they take at most one eighth of the memory.
+/// Maximum number of 2 MiB huge pages. A second limit is one eighth of the memory.
 const SMALL_PAGES_MAX: u64 = 1024;
 const SMALL_PAGE_KIB: u64 = 2048;
 
@@ -71,7 +71,8 @@ fn masks(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     }
 }
 
-/// Interrupts in use: each keeps its housekeeping cores.
+/// Moves the interrupts in use off the packet cores. An interrupt that may already run on housekeeping cores
+/// keeps those cores.
 fn interrupts(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     if !ask.isolates() {
         return;

@@ -11,7 +11,7 @@ use crate::stats::quantile::{curve_shares, percentiles_at};
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
 
-/// Percentiles over the rounds. Nine of ten rounds are between the first and the last.
+/// Percentiles over the rounds. Nine of ten rounds lie between the first and the last of these percentiles.
 const TYPICAL: [Share; 3] = [Share::P5, Share::MEDIAN, Share::P95];
 
 /// Limit of the relative error of the predicted capacity.
@@ -48,10 +48,10 @@ pub fn judged(counts: &Counts) -> Vec<i64> {
 }
 
 /// Compares the judged percentiles of a prediction and of the repeats of a measurement. Also returns the
-/// curve of the repeat with the median p99. For both, the median over rounds or repeats is used: it
-/// represents a typical trial. The percentile over all trials together differs, because one long pause of a
-/// machine delays one packet in a hundred of one trial and none of the others. A percentile that a repeat
-/// does not support is not judged.
+/// curve of the repeat with the median p99. For both, the median over rounds or repeats is used, because it
+/// represents a typical trial. The percentile over all trials together does not: one long pause of a machine
+/// may delay one packet in a hundred of a single trial and none of the others. A percentile is not judged if
+/// a repeat has too few packets for it.
 pub fn compare(
     predicted: &Predicted,
     repeats: &[Counts],
@@ -171,7 +171,7 @@ mod tests {
         let (judged, curve) = compare(&all(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
         assert_eq!((judged[0].predicted_ns, judged[0].measured_ns), (10_000, 8000));
         assert_eq!((judged[0].error, judged[0].limit), (0.25, Some(0.1)));
-        // The 2000 measured packets have only two beyond p99.9, which is not judged anyway.
+        // Only two of the 2000 measured packets are beyond p99.9, which is not judged anyway.
         assert_eq!((judged[1].limit, judged[2].limit, judged[2].supported), (Some(0.2), None, false));
         assert!(curve.is_sorted_by_key(|one| one.percentile) && curve.len() > 10);
     }

@@ -9,13 +9,13 @@ pub const RING_MAX: u64 = 1 << 24;
 /// Maximum share of time that interrupts may take. Above it, a packet takes more than a hundred times its
 /// service time, and no measurement determines the lengths accurately enough for a meaningful prediction.
 pub const INTERRUPT_SHARE_MAX: f64 = 0.99;
-/// Maximum number of interrupts in one simulation, which takes minutes.
+/// Maximum number of interrupts in one simulation. A simulation with this number takes minutes.
 pub const INTERRUPTS_MAX: f64 = 1e10;
-/// Maximum number of packets in one simulation, which takes hours.
+/// Maximum number of packets in one simulation. A simulation with this number takes hours.
 pub const PACKETS_MAX: u64 = 1_000_000_000_000;
 
-/// Maximum distance of recorded times from 0, in ns: 13 days, within which a double resolves a quarter of a
-/// ns.
+/// Maximum distance of recorded times from 0, in ns: 13 days. Within this range, a double resolves a quarter
+/// of a ns.
 const TIME_MAX_NS: f64 = (1u64 << 50) as f64;
 
 /// Model or load that cannot be simulated, with the expected values.

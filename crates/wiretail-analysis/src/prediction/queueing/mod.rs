@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - `arrivals`: arrival times of packets;
-//! - `vacations`: times when interrupts take the server away;
+//! - `vacations`: times when the server is unavailable because of interrupts;
 //! - `random`, `exponential`: random numbers, equal for the same seed on every machine;
 //! - `server`: the simulation loop, batch by batch. It needs no event list: with one server, the next event
 //!   is always known (the recursion of Lindley 1952, with batches and interrupts), which makes it fast;
@@ -15,8 +15,8 @@
 //! - [`comparison`]: a prediction compared with the measurement;
 //! - `tally`: the delays as counts, and the accuracy of the simulation.
 //!
-//! The simulation is deterministic for a seed. The loop does not allocate, but exact counts of delays need
-//! memory for new values. `docs/kpi/queueing.md` lists what the model ignores.
+//! The simulation is deterministic for a seed. The loop itself does not allocate memory, but the exact counts
+//! of delays grow with each new value. `docs/kpi/queueing.md` lists what the model ignores.
 
 mod arrivals;
 pub mod calibrate;

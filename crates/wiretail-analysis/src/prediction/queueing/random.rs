@@ -1,5 +1,5 @@
-//! Seeded random numbers. Each stream of a simulation has its own generator, so that two simulations with the
-//! same seed differ only in what differs between their models.
+//! Seeded random numbers. Each stream of a simulation has its own generator. Two simulations with the same
+//! seed therefore differ only because of differences between their models.
 
 use crate::stats::random::exponential;
 use wiretail_schema::prediction::queueing::{Length, Wake};
@@ -46,7 +46,7 @@ pub(super) struct Wakes<'a> {
 }
 
 impl<'a> Wakes<'a> {
-    /// Uses the last streams, so that the other streams do not change.
+    /// Uses the last streams, so that wakeups do not change the other streams.
     pub(super) fn new(wakes: &'a [Wake], seed: u64) -> Self {
         let step = |(wake, stream): (&'a Wake, u64)| {
             (wake.after_idle_ns, Draw::new(&wake.length, generator(seed, u64::MAX - stream)))
@@ -57,8 +57,8 @@ impl<'a> Wakes<'a> {
     /// Wakeup time after an idle period, in ns. `None` if the server starts immediately, or was not idle.
     #[inline]
     pub(super) fn next(&mut self, idle_ns: f64) -> Option<f64> {
-        // Test for wakeups first: whether the server was idle is random, and a mispredicted branch costs more
-        // than the rest.
+        // Check for an empty list of wakeups first. Whether the server was idle is random, and a mispredicted
+        // branch costs more than the rest of the function.
         if self.steps.is_empty() || idle_ns <= 0.0 {
             return None;
         }

@@ -105,8 +105,8 @@ pub(super) fn serve(
             free_ns = vacations.done(present_ns, wake_ns);
         }
         let start_ns = vacations.present(free_ns);
-        // Taking a batch frees slots of the ring. Packets that arrive until the next batch share the slots that
-        // are free after it.
+        // Taking a batch frees slots of the ring. Packets that arrive before the next batch is taken share
+        // the slots that are free at this point.
         while arrival <= start_ns {
             if ring.len < room {
                 ring.push(arrival);

@@ -1,4 +1,4 @@
-//! Times when the server is away: all sources of interrupts, merged into one sequence.
+//! Times when the server is unavailable: all sources of interrupts, merged into one sequence.
 //!
 //! An interrupt that arrives during another one waits for it, as on a core that masks interrupts in handlers.
 //! The server therefore loses the sum of all lengths, regardless of their sources.
@@ -69,7 +69,7 @@ pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
     if a_ns > b_ns { a_ns } else { b_ns }
 }
 
-/// All interrupts in order of their starts, and the clock of a server that they take away.
+/// All interrupts in order of their starts, and the clock of the server that they interrupt.
 #[derive(Debug)]
 pub(super) struct Vacations<'a> {
     sources: Vec<Source<'a>>,
@@ -110,7 +110,7 @@ impl<'a> Vacations<'a> {
         length
     }
 
-    /// Time from which on an idle server is available, at `at_ns` or later.
+    /// Earliest time, not before `at_ns`, at which an idle server is available.
     #[inline]
     pub(super) fn present(&mut self, at_ns: f64) -> f64 {
         let mut present = later(at_ns, self.away_until_ns);

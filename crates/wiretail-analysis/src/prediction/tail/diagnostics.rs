@@ -12,12 +12,12 @@ const FITS: u32 = 99;
 const FITS_ENOUGH: u32 = 5;
 /// Number of permutations for the probability of uneven counts and sizes.
 const PERMUTATIONS: u32 = 999;
-/// Number of time blocks that are permuted. Bursts shorter than a block do not count as uneven.
+/// Number of time blocks that are permuted. Bursts shorter than a block are not detected as uneven.
 const BLOCKS: usize = 50;
 /// Number of simulated measurements for the probability of the highest event.
 const MAXIMA: u32 = 1999;
-/// Number of batches for the dispersion of the counts. This is the smallest number that yields a variance:
-/// each batch must be much longer than the clusters of events.
+/// Number of batches for the dispersion of the counts. It is as small as a variance permits, because each
+/// batch must be much longer than the clusters of events.
 pub const BATCHES: usize = 5;
 
 /// Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.
@@ -29,10 +29,10 @@ pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> 
     -(n as f64) - (0..n).map(term).sum::<f64>() / n as f64
 }
 
-/// Anderson-Darling statistic, and the probability of a value as large or larger if the distribution holds.
-/// The probability is computed by parametric bootstrap: the parameters are estimated, so the tables for known
-/// parameters do not apply. Simulated values are rounded to the timestamp granularity and spread over it like
-/// measured values. Stops as soon as the probability exceeds 5 %.
+/// Anderson-Darling statistic, and the probability of a value at least as large if the distribution holds.
+/// The tables for known parameters do not apply, because the parameters are estimated. The probability is
+/// therefore computed by parametric bootstrap. Simulated values are rounded to the timestamp granularity and
+/// spread over it like measured values. The simulation stops as soon as the probability exceeds 5 %.
 pub fn fit_chance<D: Distribution>(
     ascending: &[f64],
     distribution: &D,
@@ -74,13 +74,14 @@ pub fn dispersion(events: &[Event], packets: usize) -> f64 {
     if mean > 0.0 { (squares / (BATCHES - 1) as f64 / mean).max(1.0) } else { 1.0 }
 }
 
-/// Probability that the block counts in random order drift as far from an even rate as in the measured order.
+/// Probability that the block counts, in random order, drift at least as far from an even rate as in the
+/// measured order.
 pub fn counts_chance(events: &[Event], packets: usize, random: &mut Random) -> f64 {
     permuted(counts(events, packets, BLOCKS), random)
 }
 
-/// Probability that the sizes in random order drift as far as in the measured order. Uses ranks, so that a
-/// single stall does not determine the result.
+/// Probability that the sizes, in random order, drift at least as far as in the measured order. The test uses
+/// ranks, so that a single stall does not determine the result.
 pub fn sizes_chance(events: &[Event], random: &mut Random) -> f64 {
     let mut order: Vec<usize> = (0..events.len()).collect();
     order.sort_unstable_by(|a, b| events[*a].highest_ns.total_cmp(&events[*b].highest_ns));
@@ -111,9 +112,9 @@ fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     f64::from(as_far + 1) / f64::from(PERMUTATIONS + 1)
 }
 
-/// Probability of an equally large ratio of the largest to the second largest excess in measurements simulated
-/// from a fit of all other excesses. The probability of the largest excess under that fit would be less
-/// informative: if the fit has an end point, all values beyond it have probability 0.
+/// Probability that the ratio of the largest to the second largest excess is at least as large in
+/// measurements simulated from a fit of all other excesses. The probability of the largest excess under that
+/// fit would be less informative: if the fit has an end point, all values beyond it have probability 0.
 pub fn maximum_chance(ascending: &[f64], random: &mut Random) -> f64 {
     let [others @ .., largest] = ascending else { return 1.0 };
     let (Some(second), Some(gpd)) = (others.last(), fit(others)) else { return 1.0 };

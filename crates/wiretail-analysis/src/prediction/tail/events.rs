@@ -1,5 +1,5 @@
-//! Delays above a threshold as events: the exceedances of one stall form one event with the highest delay
-//! (runs method, Coles 2001, 5.3.2).
+//! Events, formed from delays above a threshold. The exceedances of one stall form one event, whose delay is
+//! the highest of them (runs method, Coles 2001, 5.3.2).
 
 use crate::stats::random::{Random, open_uniform};
 
@@ -24,8 +24,8 @@ pub struct Event {
 }
 
 impl Delays {
-    /// Spreads each delay evenly over the timestamp step to which it was rounded. Delays are equal only
-    /// because of the limited resolution, and a continuous distribution has no ties.
+    /// Spreads each delay evenly over the timestamp step to which it was rounded. This removes ties: they
+    /// result only from the limited resolution, and a continuous distribution has none.
     pub fn new(delays_ns: &[i64], granularity_ns: f64, random: &mut Random) -> Self {
         let step = |&delay: &i64| (delay as f64 / granularity_ns).round();
         let spread = delays_ns
@@ -55,8 +55,8 @@ impl Delays {
         self.spread.iter().filter(|delay| **delay > level_ns).count()
     }
 
-    /// Events above a level, among the packets from index `from` on. Exceedances with fewer than `run`
-    /// packets at or below the level between them form one event.
+    /// Events above a level, among the packets from index `from` on. Two exceedances belong to the same event
+    /// if fewer than `run` packets at or below the level are between them.
     pub fn events(&self, level_ns: f64, run: u64, from: usize) -> Vec<Event> {
         let mut events: Vec<Event> = Vec::new();
         let mut last = None;

@@ -122,8 +122,8 @@ impl<'a, D: Distribution + Copy> Fitted<'a, D> {
         Self { threshold_ns, distribution, refits, events, packets }
     }
 
-    /// Forecast of the events above a level in `ratio` times as many packets, with a probability of `outside`
-    /// beyond the band.
+    /// Forecast of the number of events above a level in a sample `ratio` times as large. The number is
+    /// outside the band with probability `outside`.
     fn level(&self, level_ns: f64, ratio: f64, outside: f64, random: &mut Random) -> LevelForecast {
         let excess = level_ns - self.threshold_ns;
         let share = |i: usize| self.refits[i % self.refits.len()].survival(excess);
@@ -135,7 +135,7 @@ impl<'a, D: Distribution + Copy> Fitted<'a, D> {
     }
 }
 
-/// Level with a forecast from the number of observed events, without a distribution.
+/// Level whose forecast is based on the number of observed events, not on a distribution.
 pub struct CountedLevel {
     /// Level, in ns.
     pub level_ns: f64,
@@ -143,8 +143,9 @@ pub struct CountedLevel {
     pub known: Known,
 }
 
-/// Forecasts `packets` further packets, `ratio` times as many as were fitted, from a tail and, if present,
-/// the component of delays below it. `edge` moves a level to the edge of a timestamp step.
+/// Forecasts the next `packets` packets, `ratio` times as many as were fitted. The forecast is based on a
+/// tail and, if present, on the component of delays below it. `edge` moves a level to the edge of a timestamp
+/// step.
 pub fn forecast(
     (fitted, mixture): (&Fitted<'_, Gpd>, Option<&Fitted<'_, Mixture>>),
     counted: Vec<CountedLevel>,
@@ -153,8 +154,8 @@ pub fn forecast(
     random: &mut Random,
 ) -> Forecast {
     let expected = fitted.events.len() as f64 * ratio;
-    // Levels with round numbers of expected events, except levels close to the threshold, which would repeat
-    // it.
+    // Levels with round numbers of expected events. Levels close to the threshold are left out, because they
+    // would repeat it.
     let wanted = [100.0, 10.0, 1.0].into_iter().filter(|events| 2.0 * events < expected);
     let mut above: Vec<f64> = wanted
         .map(|events| edge(fitted.threshold_ns + fitted.distribution.exceeded_with(events / expected)))

@@ -1,6 +1,7 @@
-//! Two-component mixture: delays just above the usual ones and, after a gap, delays of a rarer cause with its
-//! own length (such as a timer interrupt). A generalized Pareto distribution has a single component. In the
-//! mixture, each component has its own distribution.
+//! Two-component mixture. The lower component contains delays just above the usual ones. After a gap, the
+//! upper component contains delays of a rarer cause with its own length, such as a timer interrupt. A
+//! generalized Pareto distribution has a single component. In the mixture, each component has its own
+//! distribution.
 
 use super::distribution::Distribution;
 use super::events::EVENTS_MIN;
@@ -57,8 +58,9 @@ impl Distribution for Mixture {
     }
 }
 
-/// Rank of the lowest delay of the upper component, if the delays have two components: the widest gap between
-/// two delays is larger than the range of the delays below it, and both sides have enough delays.
+/// Rank of the lowest delay of the upper component, if the delays have two components. This is the case if
+/// the widest gap between two delays is larger than the range of the delays below it, and both sides have
+/// enough delays.
 pub fn gap(descending: &[f64]) -> Option<usize> {
     let lowest = *descending.last()?;
     let last = descending.len().checked_sub(EVENTS_MIN)?;

@@ -36,7 +36,7 @@ use thresholds::{EVENTS, Tried, choose, tried, two_components};
 /// Packets in the order in which they were sent; both slices have the same length.
 #[derive(Debug, Clone, Copy)]
 pub struct Packets<'a> {
-    /// Send time of each packet, in ns since any moment.
+    /// Send time of each packet, in ns since an arbitrary time.
     pub times_ns: &'a [i64],
     /// Delay of each packet, in ns.
     pub delays_ns: &'a [i64],
@@ -49,11 +49,11 @@ pub struct Settings {
     pub granularity_ns: f64,
     /// Exceedances with fewer packets than this between them form one event.
     pub run_packets: u64,
-    /// Share of the packets that is fitted; the others are compared with the forecast. `None` fits all
+    /// Share of the packets that is fitted. The other packets are compared with the forecast. `None` fits all
     /// packets.
     pub calibrate: Option<f64>,
-    /// Number of packets to forecast. If `None`, as many packets as were not fitted, or as many as there are if
-    /// all were fitted.
+    /// Number of packets to forecast. The default is the number of packets that were not fitted, or the
+    /// number of all packets if all were fitted.
     pub ahead: Option<u64>,
     /// Spans of time, in ns, for which to compute the delay that occurs once per span.
     pub once_in_ns: Vec<i64>,
@@ -189,8 +189,8 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
 }
 
 /// Number of events above a level. For a counted forecast, the level itself is the threshold that separates
-/// events. For a fitted forecast, events are those above the fit's threshold, and the ones that exceed the
-/// level are counted.
+/// events. For a fitted forecast, the threshold of the fit separates events, and the number of those that
+/// exceed the level is returned.
 fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: u64, from: usize) -> u64 {
     let events = match level.basis {
         Basis::Counted => delays.events(level.level_ns, run, from),
@@ -199,7 +199,7 @@ fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: 
     events.iter().filter(|event| event.highest_ns > level.level_ns).count() as u64
 }
 
-/// Measurement duration with ten packets above each percentile: n (1 - p) >= 10.
+/// Duration of a measurement that has ten packets above each percentile: n (1 - p) >= 10.
 fn support(packets: u64, rate_pps: f64) -> Vec<Support> {
     let shares = PERCENTILES.iter().filter_map(|billionths| Share::from_billionths(*billionths));
     shares

@@ -7,15 +7,15 @@ use super::distribution::Distribution;
 use super::gpd::Gpd;
 use crate::stats::random::Random;
 
-/// Number of samples for the bounds, which exclude the five highest and the five lowest of them.
+/// Number of samples for the bounds. The bounds exclude the five highest and the five lowest samples.
 const SAMPLES: usize = 199;
 const BEYOND: usize = 5;
-/// Number of highest events that are all kept, and number of lower events that are kept.
+/// Number of the highest events, all of which are kept, and maximum number of lower events to keep.
 const HIGHEST: usize = 100;
 const BELOW: usize = 100;
 
-/// Excesses over the threshold, in ascending order, as delays next to the quantiles of the distribution. The
-/// seed affects only the bounds.
+/// Excesses in ascending order, converted to delays, each with the corresponding quantile of the
+/// distribution. The seed affects only the bounds.
 pub fn quantiles(ascending: &[f64], gpd: Gpd, threshold_ns: f64, seed: u64) -> Vec<FittedQuantile> {
     let n = ascending.len();
     let places = places(n);

@@ -150,8 +150,8 @@ fn gap_is_wider_than_all_delays_below_it() {
     };
     let two = descending(component(0.0).chain(component(100.0)).collect());
     assert_eq!(mixture::gap(&two).map(|rank| two[rank]), Some(100.0));
-    // 30 ns without a delay above a component that is 39 ns wide; a single component; too few delays above
-    // the gap.
+    // No second component is found if the gap (30 ns) is narrower than the component below it (39 ns), if
+    // there is only one component, or if too few delays are above the gap.
     assert_eq!(mixture::gap(&descending(component(0.0).chain(component(69.0)).collect())), None);
     assert_eq!(mixture::gap(&descending(drawn(EXPONENTIAL, 2000, 4))), None);
     assert_eq!(mixture::gap(&descending(component(0.0).chain(component(900.0).take(29)).collect())), None);
@@ -265,7 +265,7 @@ fn rarer_cause_is_a_separate_component() {
         missed += u32::from(forecast.holds != Some(true));
     }
     assert!(refused <= 1 && missed <= 1, "{refused} refused, {missed} missed of 4");
-    // With enough events, the upper component is itself a tail.
+    // If the upper component has enough events, it is fitted as a tail of its own.
     let fit = measured(interrupted(50, 200.0), None).fit.expect("a fit");
     assert!(!fit.thin && fit.below.is_none(), "{fit:?}");
 }

@@ -11,11 +11,12 @@ use crate::stats::random::Random;
 
 /// Number of events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Maximum exceedances of the lowest threshold, and their maximum share: one packet in this number.
+/// Limits on the exceedances of the lowest threshold: their number, and their share, as one packet in this
+/// many.
 const EXCEEDANCES_MAX: usize = 2000;
 const EXCEEDANCES_SHARE: u64 = 20;
-/// At most one exceedance per this number of runs; otherwise independent exceedances would often form one
-/// event by chance.
+/// At most one exceedance in this number of runs. If there were more, independent exceedances would often
+/// form one event by chance.
 const RUNS_SHARE: u64 = 10;
 /// Factor between the exceedances of one threshold and the next.
 const FEWER: f64 = 0.85;
@@ -129,7 +130,7 @@ pub fn choose(tried: &[Tried]) -> Option<&Tried> {
     eligible(tried).find(|tried| tried.passes())
 }
 
-/// Threshold below the chosen one, above which the delays have two components.
+/// Threshold below the chosen one. The delays above it have two components.
 pub struct Below<'a> {
     pub tried: &'a Tried,
     /// Distributions of both components.
@@ -138,8 +139,8 @@ pub struct Below<'a> {
     pub component: Component,
 }
 
-/// Lowest threshold with enough, even events above which two components fit: one up to the chosen threshold,
-/// and one above it.
+/// Lowest threshold that has enough events, evenly distributed over time, and above which two components fit:
+/// one up to the chosen threshold, and one above it.
 pub fn two_components<'a>(
     tried: &'a [Tried],
     chosen: &Tried,

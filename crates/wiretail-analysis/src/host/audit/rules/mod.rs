@@ -135,7 +135,7 @@ const ALWAYS: &[&str] = &[
     "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
 ];
 
-/// Effect that several rules share: pages that are unmapped or moved on all cores.
+/// Effect of TLB shootdowns, which several rules cite: pages are unmapped or moved on all cores.
 const TLB_SHOOTDOWN: &str = "TLB shootdowns from any cause: two of them delayed 27 of 300000 packets of Snort in a guest to more than 350 us, the worst to 1.88 ms; p99.9 was 18.4 us (computed from the published capture snort-filter-nohz-tlbshootdown of gallenmu/hipnet21)";
 
 /// All files that the rules read, without duplicates.

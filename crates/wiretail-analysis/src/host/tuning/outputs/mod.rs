@@ -1,5 +1,4 @@
-//! Output files of a plan, for the tools that configure hosts: one module per format, and its call in
-//! [`all`].
+//! Output files of a plan, for the tools that configure hosts. Each format is a module, which [`all`] calls.
 //!
 //! Paths are those on the host, relative to an output directory: `etc/default/grub.d/99-wiretail.cfg`. Files
 //! for a single guest or program are in separate directories: `libvirt/`, `lxc/`, `oci/`, `systemd/`,

@@ -40,7 +40,8 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         heading(plan)
     );
     for command in commands {
-        // A command that a driver rejects does not prevent the others. Writing to a String cannot fail.
+        // With `-`, a command that a driver rejects does not stop the service. Writing to a String cannot
+        // fail.
         let _ = writeln!(text, "ExecStart=-/usr/sbin/{command}");
     }
     vec![
@@ -70,7 +71,7 @@ pub(in crate::host::tuning) fn command(link: &str, setting: &str, wanted: &str) 
         "combined-channels" => format!("ethtool -L {link} combined {wanted}"),
         "rx-ring" => format!("ethtool -G {link} rx {wanted}"),
         "adaptive-rx" | "rx-usecs" => format!("ethtool -C {link} {setting} {wanted}"),
-        // Drivers reject a change of one direction alone while pause frames are negotiated.
+        // While pause frames are negotiated, drivers reject a change that affects only one direction.
         "rx-pause" | "tx-pause" => format!("ethtool -A {link} autoneg off rx {wanted} tx {wanted}"),
         "eee" => format!("ethtool --set-eee {link} eee {wanted}"),
         _ => return None,

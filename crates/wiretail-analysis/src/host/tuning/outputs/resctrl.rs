@@ -1,7 +1,7 @@
 //! Last-level cache partition for the packet cores (Cache Allocation Technology; arch/x86/resctrl.rst,
 //! docs.kernel.org; pqos(8)).
 //!
-//! The outputs are scripts, because only the target machine knows the number of its cache ways.
+//! The outputs are scripts, because the number of cache ways is known only on the target machine.
 
 use wiretail_schema::host::plan::TuningPlan;
 

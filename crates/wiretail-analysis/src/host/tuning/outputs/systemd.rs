@@ -48,7 +48,8 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     files
 }
 
-/// Excludes existing interrupts: their numbers change from boot to boot, and irqaffinity= places them.
+/// Excludes existing interrupts, because their numbers change from boot to boot. `irqaffinity=` places them
+/// instead.
 fn service(plan: &TuningPlan) -> String {
     let mut text = format!(
         "# {}.\n\
@@ -65,7 +66,7 @@ fn service(plan: &TuningPlan) -> String {
     let interrupts = |path: &str| path.ends_with("/smp_affinity_list");
     let files = values(plan, "/sys/").chain(values(plan, "/proc/irq/"));
     for (path, wanted, _) in files.filter(|(path, _, _)| !interrupts(path)) {
-        // With `-`, a rejected write does not prevent the others. Writing to a String cannot fail.
+        // With `-`, a rejected write does not stop the service. Writing to a String cannot fail.
         let _ = writeln!(text, "ExecStart=-/bin/sh -c 'echo {wanted} > {path}'");
     }
     if !text.contains("ExecStart") {

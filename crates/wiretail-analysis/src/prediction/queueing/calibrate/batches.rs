@@ -1,5 +1,5 @@
-//! Calibration of devices that release a batch at once. Departures form clumps, each of which took the batch
-//! overhead and the service of its packets.
+//! Calibration of devices that release a batch at once. Their packets depart in clumps. Each clump took the
+//! batch overhead and the service times of its packets.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::stats::list::{median, median_estimate};
 const TOGETHER: f64 = 0.25;
 /// Minimum mean size of clumps; below it, departures do not form clumps.
 const CLUMP_MIN: f64 = 1.2;
-/// Minimum number of clumps of a size for the size to be used.
+/// Minimum number of clumps of one size. Sizes with fewer clumps are not used.
 const SIZE_MIN: usize = 10;
 
 /// Batch: its size, the arrival of its first packet, and its departure, in ns.
@@ -25,8 +25,8 @@ struct Clump {
     left_ns: f64,
 }
 
-/// Service from the times between clumps, and the clumps that found the server idle. `None` if packets depart
-/// one by one.
+/// Service, computed from the times between clumps, and the clumps that found the server idle. `None` if
+/// packets depart one by one.
 pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isolated>)> {
     let (mut busy, mut first) = (Vec::new(), Vec::new());
     let (mut packets, mut clumps) = (0, 0);
@@ -85,9 +85,9 @@ fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
     clumps
 }
 
-/// Fits overhead + n x service to the time of a batch of n packets. First, a line through the median of each
-/// size identifies interrupted batches, which are far above it; then a line through the means of the other
-/// batches is fitted.
+/// Fits the time of a batch of n packets as overhead + n x service. A first line, through the median of each
+/// batch size, identifies interrupted batches, which are far above it. A second line is then fitted through
+/// the means of the other batches.
 fn work(busy: &[Batch]) -> Work {
     let rough = line(busy, |times| median(times.iter().copied()).unwrap_or(0.0));
     let rest = |batch: &Batch, of: &Line| batch.ns - of.overhead_ns - batch.packets as f64 * of.service_ns;

@@ -1,8 +1,9 @@
 //! Rate and length of interrupts, estimated from the packets that they delayed.
 //!
-//! Gaps of a busy server are numerous and show short interrupts. Few long interrupts fall into busy times.
-//! However, a packet that arrives at an idle server during an interrupt is also delayed, so packets detect
-//! interrupts in part of the idle time as well. The longer the interrupts, the larger this part.
+//! Gaps of a busy server are numerous and show short interrupts. Long interrupts are rare, and few of them
+//! occur while the server is busy. However, a packet that arrives at an idle server during an interrupt is
+//! also delayed, so packets detect interrupts in part of the idle time as well. The longer the interrupts,
+//! the larger this part.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::calibration::InterruptEvidence;
@@ -12,7 +13,7 @@ use super::Isolated;
 use super::service::Work;
 use crate::prediction::capacity::counted;
 
-/// Number of the longest gaps whose interrupts count as long. These interrupts are too few to estimate a rate
+/// The interrupts in this number of longest gaps are treated as long. They are too few to estimate their rate
 /// from busy times alone.
 const LONG: usize = 10;
 /// Number of samples that represent the long interrupts, in proportion to their weights.
@@ -25,8 +26,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Share of the packets that find the server idle, with this service time, and are interrupted: an
-    /// interrupt is in progress when they arrive, or starts during their service.
+    /// Share of interrupted packets among those that find the server idle, for this service time. A packet is
+    /// interrupted if an interrupt is in progress when it arrives, or starts during its service.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
         self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
     }

@@ -6,15 +6,15 @@
 //!                                   └► packets that found it idle ─► transfer, wake
 //! ```
 //!
-//! - `busy`: while packets wait, the gap between two departures is the service time;
-//! - `service`: gaps far above the others contain interrupts: their rate and length;
-//! - `interrupts`: packets that arrive at an idle server also show long interrupts;
-//! - `batches`: the same for clumped departures, if all packets of a batch are released together;
+//! - `busy`: service times, which are the gaps between departures while packets wait;
+//! - `service`: rate and length of interrupts, from gaps that are far longer than the others;
+//! - `interrupts`: long interrupts, also from packets that arrive at an idle server;
+//! - `batches`: the same estimates for devices that release all packets of a batch together;
 //! - `wake`: additional wait of packets that find the server idle.
 //!
 //! Assumptions: there is one server, packets depart in order of arrival, and nothing else delays them. The
-//! calibrated model preserves the mean gap, except for the contribution of the longest interrupts, and
-//! therefore the capacity. Formulas and limits: `docs/kpi/queueing.md`.
+//! calibrated model has the measured mean gap, and therefore the measured capacity, except for the
+//! contribution of the longest interrupts. Formulas and limits: `docs/kpi/queueing.md`.
 
 mod batches;
 mod busy;
@@ -151,7 +151,7 @@ pub fn calibrate(
     Ok((model, calibration))
 }
 
-/// Calibrates a model without waiting packets: from the median delay of the device and that of a baseline
+/// Calibrates a model if no packets waited: from the median delay of the device and that of a baseline
 /// forwarder without work.
 ///
 /// # Errors

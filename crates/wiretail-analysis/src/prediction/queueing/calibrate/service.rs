@@ -6,16 +6,17 @@ use wiretail_schema::prediction::queueing::Length;
 use super::{GAPS_MIN, Gap};
 use crate::stats::list::{median, median_and_mad, median_estimate};
 
-/// A gap this many deviations above the median counts as interrupted. This misclassifies one of 10^15 gaps of
-/// a normal distribution. For an exponential distribution it is one in 600, with little effect: such service
-/// times occur as often as the interrupts that replace them.
+/// A gap that exceeds the median by this many deviations is treated as interrupted. For a normal
+/// distribution, this misclassifies one gap in 10^15. For an exponential distribution, it misclassifies one
+/// gap in 600. The effect is small, because the interrupts that replace these service times occur equally
+/// often.
 const DEVIATIONS: f64 = 8.0;
 /// Standard deviation of a normal distribution, in median absolute deviations (Hampel 1974).
 const MAD: f64 = 1.4826;
 /// Minimum distance of the limit from the median, as a fraction of the median.
 const APART: f64 = 0.05;
-/// Minimum length of an interrupt, as a fraction of the service time. Shorter delays, such as cold caches,
-/// belong to the packet.
+/// Minimum length of an interrupt, as a fraction of the service time. Shorter delays, for example due to cold
+/// caches, are part of the service time.
 const OWN: f64 = 0.5;
 /// A service time with a smaller relative deviation is treated as constant.
 const SPREAD_MIN: f64 = 1e-3;

@@ -131,7 +131,7 @@ fn distinguishes_wakes_by_idle_time() {
         transfer_ns: -900.0,
         ..model(Length::Constant(10_000.0))
     };
-    // Bursts alone have a single idle time; Poisson arrivals at the same rate have the others.
+    // With bursts alone, all idle times are equal. Poisson arrivals at the same rate provide the others.
     let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
     let (found, evidence) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
     close("transfer", found.transfer_ns, -900.0, 0.05);
@@ -147,8 +147,8 @@ fn distinguishes_wakes_by_idle_time() {
 
 #[test]
 fn finds_rare_long_interrupts_with_idle_arrivals() {
-    // Six interrupts per second of 2 ms each, and 0.08 s of busy time per run: from the gaps alone, the
-    // estimate would be zero, or a hundred if a single interrupt is observed.
+    // Each run has six interrupts per second of 2 ms each, but only 0.08 s of busy time. From the gaps alone,
+    // the estimated rate would be zero, or a hundred if a single interrupt is observed.
     let ground_truth = QueueingModel {
         interrupts: vec![
             Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },

@@ -29,15 +29,15 @@ pub(super) struct Found {
     pub interrupts: interrupts::Found,
 }
 
-/// Estimates transfer, wakeups and interrupts. The transfer is the difference of the smallest delays and the
-/// smallest service times, and at least `-least_ns`, so that no delay is negative. It includes any wait that
-/// all packets have in common.
+/// Estimates transfer, wakeups and interrupts. The transfer is the difference between the smallest delays and
+/// the smallest service times. It is at least `-least_ns`, so that no delay is negative. It includes any wait
+/// that all packets have in common.
 pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     let mut delays: Vec<f64> = isolated.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
     let at_smallest = |sorted: &[f64]| SMALLEST.of(sorted).copied().unwrap_or(0.0);
     let smallest_ns = match &work.service {
-        // Sorted when its median was computed.
+        // The samples were sorted when their median was computed.
         Length::Samples(sorted) => at_smallest(sorted),
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
@@ -65,7 +65,7 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     Found { transfer_ns, wakes, evidence, interrupts }
 }
 
-/// Excess delays over the median, of packets far above the others.
+/// Delays far above the others, as excesses over the median.
 fn late(class: &[Isolated]) -> Vec<f64> {
     let delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     let middle = median(delays.iter().copied()).unwrap_or(0.0);
@@ -73,7 +73,7 @@ fn late(class: &[Isolated]) -> Vec<f64> {
     delays.into_iter().filter(|delay_ns| *delay_ns > above).map(|delay_ns| delay_ns - middle).collect()
 }
 
-/// Consecutive packets by idle time; each class has at least [`CLASS_MIN`] packets.
+/// Groups packets by idle time. Each class has at least [`CLASS_MIN`] packets.
 fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
     let class = |one: &Isolated| (one.idle_ns / CLASS_NS).max(1.0).log2() as i64;
     let mut found: Vec<&[Isolated]> = Vec::new();
@@ -95,16 +95,16 @@ fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
     found
 }
 
-/// Upper bound of the transfer: no wait is negative, so the transfer is at most the mean delay of a class,
-/// plus two standard errors, less the service time.
+/// Upper bound of the transfer. No wait is negative, so the transfer plus the service time is at most the
+/// mean delay of a class plus two standard errors.
 fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
     delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
 }
 
-/// Delays of a class in ascending order. As many of the longest delays are left out as packets were hit by
-/// interrupts.
+/// Delays of a class in ascending order, without the longest ones. The number of delays left out is the
+/// number of packets that were hit by interrupts.
 fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);

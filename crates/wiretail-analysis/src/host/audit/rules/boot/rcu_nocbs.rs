@@ -33,7 +33,8 @@ fn judge(view: &View<'_>) -> Judgement {
         return Judgement::unseen("the kernel threads were not recorded").requested(word);
     }
     // Each offloaded core has a thread that runs its callbacks: rcuop/N, rcuos/N or rcuob/N. Kernels that can
-    // switch offloading at run time start one for every core once any core was requested.
+    // switch offloading at run time start such a thread for every core as soon as offloading is requested for
+    // any core.
     let effective = CoreSet::new(view.tasks().iter().filter_map(callback_thread)).and(&asked);
     let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
     let judged = if asked.is_empty() {

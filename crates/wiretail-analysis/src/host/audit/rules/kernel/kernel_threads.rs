@@ -38,9 +38,9 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.requested(word).effective(format!("{} of {}", may.len(), all.len()))
 }
 
-/// Whether a kernel thread may run both on these cores and on others; a thread bound to one core cannot be
-/// moved. Unbound workers follow the mask of rule `workqueue`. Threads that have never run (a queue's
-/// rescuer, used when memory is short) are ignored.
+/// Whether a kernel thread can be moved off these cores: it may run on them, but also on others. Unbound
+/// workers are excluded, because they follow the mask that rule `workqueue` checks. Threads that have never
+/// run are also excluded, such as the rescuer of a queue, which runs only if memory is short.
 fn free(view: &View<'_>, task: &crate::host::audit::Task) -> bool {
     !task.name.starts_with("kworker/u")
         && task.ran_s > 0.0

@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let firmware = match settings(view, "firmware") {
         Ok(firmware) => firmware,
-        // The record is older than this reading, or the driver does not report its firmware.
+        // Either the record was made before Wiretail read the firmware, or the driver does not report it.
         Err(judged) if judged.detail.starts_with("no NIC driver of this host") => {
             return Judgement::unseen("no NIC reported its firmware; check with ethtool -i NAME");
         }

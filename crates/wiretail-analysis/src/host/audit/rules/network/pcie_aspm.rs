@@ -35,7 +35,7 @@ fn judge(view: &View<'_>) -> Judgement {
             crate::host::audit::rules::listed(&asleep)
         )),
         "powersave" | "powersupersave" => Judgement::improvable("lanes sleep whenever they can"),
-        // The firmware controls power saving, and no NIC's lanes sleep.
+        // The firmware controls power saving, and it does not put the lanes of any NIC to sleep.
         _ => Judgement::good(),
     };
     judged.requested(word).effective(policy)

@@ -62,7 +62,7 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(format!("{} groups, ways {mine:x} for these cores", groups.len()))
 }
 
-/// Masks of the lines `L3:0=ff0;1=ff0`.
+/// Cache masks in a line such as `L3:0=ff0;1=ff0`.
 fn masks(schemata: &str) -> Vec<u64> {
     let lines = schemata.lines().filter_map(|line| line.trim().strip_prefix("L3:"));
     let each = lines.flat_map(|line| line.split(';')).filter_map(|part| part.split_once('='));

@@ -26,7 +26,7 @@ fn judge(view: &View<'_>) -> Judgement {
         _ if asked.is_some_and(|asked| asked != chosen) => {
             Judgement::ineffective("the kernel does not trust the requested clock source")
         }
-        // Counters of other architectures, and paravirtual clocks, which read the TSC.
+        // The TSC, its counterparts on other architectures, and the paravirtual clocks that read the TSC.
         "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page" => Judgement::good(),
         other => Judgement::harmful(format!("{other} is read through the chipset")),
     };
