@@ -108,7 +108,7 @@ unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
 /// Calls bpf(2) and takes ownership of the returned descriptor.
 ///
 /// # Safety
-/// Same as for [`bpf`]. In addition, the command must return a new descriptor.
+/// `attributes` must meet the SAFETY conditions of [`bpf`], and the command must return a new descriptor.
 unsafe fn bpf_fd<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller guarantees both conditions; a new descriptor has no other owner.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attributes)?)) }

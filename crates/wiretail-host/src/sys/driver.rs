@@ -55,10 +55,10 @@ pub(crate) fn driver(link: &str) -> io::Result<Driver> {
     }
     request.name[..link.len()].copy_from_slice(link.as_bytes());
     let socket: OwnedFd = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: SIOCETHTOOL reads one `struct ifreq` of 40 bytes. `Request` has this layout, and a copy of it
-    // lives until the call returns. For ETHTOOL_GDRVINFO, the kernel writes one `struct ethtool_drvinfo` of
-    // 196 bytes through its pointer. `Information` has this layout, also lives until the call returns, and is
-    // only read afterwards.
+    // SIOCETHTOOL reads a `struct ifreq` of 40 bytes. For ETHTOOL_GDRVINFO, the kernel writes a `struct
+    // ethtool_drvinfo` of 196 bytes through the pointer in it.
+    // SAFETY: `Request` and `Information` have these layouts. Both live until the call returns, and
+    // `information` is only read afterwards.
     unsafe { ioctl(&socket, Setter::<SIOCETHTOOL, Request>::new(request)) }?;
     Ok(Driver {
         name: text(&information.driver),
