@@ -190,3 +190,15 @@ host_state() {
 # added BEFORE AFTER: prints lines of a later host_state that are missing in an earlier one. Ignores removed
 # lines, because other programs may have removed them.
 added() { comm -13 <(sort <<<"$1") <(sort <<<"$2"); }
+
+# sum_of PATTERN FILE: sums the numbers matched by the first group of the extended regular expression.
+sum_of() { sed -nE "s/$1/\1/p" "$2" | awk '{ n += $1 } END { print n + 0 }'; }
+
+# skipped_tests FILE: lists the Rust tests that printed a line with SKIPPED, with their reasons.
+skipped_tests() {
+	awk '
+		/^---- .* stdout ----$/ { test = $2 ": "; told = 0 }
+		/^test result:/ { test = ""; told = 0 }
+		/^SKIPPED/ && !told { sub(/^SKIPPED:? */, ""); print test $0; told = test != "" }
+	' "$1"
+}

@@ -6,6 +6,7 @@
 Prose in Markdown and comments in Rust and shell scripts are wrapped at 120 columns; tables, code blocks, links and generated
 files are exempt. Spelling is checked by typos (see ./test).
 """
+import functools
 import pathlib
 import re
 import subprocess
@@ -17,6 +18,7 @@ FENCE = re.compile(r"^\s*(```|~~~)")
 COMMENT = {".rs": "//", ".sh": "#", ".toml": "#", "": "#"}
 
 
+@functools.cache
 def anchors(path):
     """Returns the anchors of a page: those of its headings, by the rules of GitHub, and explicit ones."""
     found, fenced = set(), False

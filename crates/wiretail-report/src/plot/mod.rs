@@ -281,7 +281,7 @@ impl<'a> Plot<'a> {
     fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: bool) {
         path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
         let y = if crowded || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
-        if self.figure.mark != Mark::Point {
+        if !labels_in_legend(self.figure) {
             text(m, "ref-label", self.x.start + 8.0, y, "start", label);
         }
     }
@@ -375,14 +375,16 @@ fn step_end(figure: &Figure, x: &[f64]) -> Option<f64> {
     Some(last + if figure.x.unit == Unit::Seconds { shortest } else { last - before })
 }
 
-/// Labels of the horizontal lines that the legend names: among points, a label in the drawing would cover some of them.
+/// Whether the legend names the horizontal lines: among points, a label in the drawing would cover some of them.
+fn labels_in_legend(figure: &Figure) -> bool {
+    figure.mark == Mark::Point
+}
+
+/// Labels of the horizontal lines on an axis with this domain, if the legend names them.
 fn legend_labels(figure: &Figure, y_domain: Extent) -> Vec<&str> {
-    let shown = |line: &&ReferenceLine| {
-        figure.mark == Mark::Point
-            && line.on == AxisName::Y
-            && (y_domain.low..=y_domain.high).contains(&line.value)
-    };
-    figure.lines.iter().filter(shown).map(|line| line.label.as_str()).collect()
+    let axis = Ruler::new(figure.y.scale, y_domain, 0.0, 1.0);
+    let lines = figure.lines.iter().filter(|line| line.on == AxisName::Y && axis.shows(line.value));
+    lines.filter(|_| labels_in_legend(figure)).map(|line| line.label.as_str()).collect()
 }
 
 /// The extent of the data and of the reference lines close to it. A budget of a hundred times the delay would

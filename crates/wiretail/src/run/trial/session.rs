@@ -230,9 +230,8 @@ impl<'env> Sending<'env> {
         tracing: Option<Tracing>,
         metering: &mut Metering,
     ) -> Result<Measured> {
-        let Sending { attempts: [first, ..], assignment, shared, .. } = *self else {
-            bail!("the session has no trials");
-        };
+        let Sending { attempts, assignment, shared, .. } = *self;
+        let first = &attempts[0];
         // The taps start before the devices. The kernel serves the newest socket of a link first, and this
         // should be the device's socket.
         let recorder = self.start_recorder(scope, testbed)?;
