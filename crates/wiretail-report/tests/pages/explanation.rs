@@ -114,7 +114,7 @@ fn names_largest_causes_and_unexplained_share_in_headline() {
     assert!(headline(&all).ends_with("; all of it is explained."));
     all.causes.clear();
     all.tail_unknown_ns = 1_000_000;
-    assert!(seen(&headline(&all)).starts_with("100 % of the tail's excess delay is unexplained"));
+    assert!(seen(&headline(&all)).starts_with("100 % of the tail's excess delay is unexplained."));
     all.tail_lost_ns = 0;
     assert!(headline(&all).contains("nothing to explain"));
 }

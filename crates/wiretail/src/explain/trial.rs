@@ -41,7 +41,7 @@ fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<
         |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
     writeln!(
         out,
-        "  INJECTED interference, and the reported causes of packets that it delayed by more than 20 us"
+        "  INJECTED interference, and the causes reported for packets that it delayed by more than 20 us"
     )?;
     writeln!(
         out,
@@ -85,7 +85,13 @@ fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<
 }
 
 fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usize) -> io::Result<()> {
-    writeln!(out, "  {}\n", headline(explanation))?;
+    writeln!(out, "  {}", headline(explanation))?;
+    writeln!(
+        out,
+        "  The tail: the {} slowest of {} packets.\n",
+        count(explanation.tail_packets),
+        count(explanation.packets)
+    )?;
     causes(out, explanation)?;
     if !explanation.senders.is_empty() {
         writeln!(out, "\n  SENDERS of the interrupts that delayed the tail")?;
