@@ -7,9 +7,8 @@ use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, Queuei
 const PACKETS: u64 = 2_000_000;
 /// Packets at the start that are ignored, because the queue starts empty.
 const WARM_UP: u64 = 50_000;
-/// By definition, one in a hundred intervals misses the true value. For M/G/1, the interval of seed 1 does.
-/// It is the only one of the seeds 1 to 24, and the mean deviation over all of them is a thousandth of an
-/// interval.
+/// By definition, one in a hundred intervals misses the true value. For M/G/1, the interval of seed 1 does,
+/// as the only one of seeds 1 to 24. The deviation averaged over all 24 is a thousandth of an interval's width.
 const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 

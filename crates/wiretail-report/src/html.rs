@@ -60,7 +60,7 @@ impl Markup {
 }
 
 /// An element with an open start tag, to which attributes can be added.
-#[must_use = "an element is not finished before body, text or close"]
+#[must_use = "call body, text or close to finish the element"]
 pub struct Tag<'a> {
     markup: &'a mut Markup,
     name: &'static str,

@@ -227,7 +227,7 @@ impl Search {
     }
 }
 
-const GOAL: &str = "a goal: ndr, pdr and a share such as pdr 0.5%, or a budget such as 100us@99.9%";
+const GOAL: &str = "a goal: 'ndr', 'pdr' with a loss share (pdr 0.5%), or a delay budget (100us@99.9%)";
 
 impl FromStr for Goal {
     type Err = UnitError;

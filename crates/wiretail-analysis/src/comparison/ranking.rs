@@ -4,8 +4,7 @@
 //! pooled. A device's value is the median of its trials, and its interval reaches from the lowest bound of
 //! its trials to the highest, so that variation between trials widens it. If the intervals of two devices
 //! overlap, neither is called faster, and a rank is a range. The range starts at one plus the number of
-//! devices whose intervals lie entirely below. It ends at the number of devices whose intervals do not lie
-//! entirely above.
+//! devices with intervals entirely below. It ends at the number of devices with intervals not entirely above.
 
 use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};

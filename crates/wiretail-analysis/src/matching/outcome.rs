@@ -143,7 +143,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// Passes on the outcomes of packets that were first seen after the warm-up.
 pub struct Trimmed<O> {
-    /// Packets first seen before this time are left out, in ns.
+    /// Time, in ns. Packets first seen before it are left out.
     cut_ns: i64,
     pub observer: O,
 }

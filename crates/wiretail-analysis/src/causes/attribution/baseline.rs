@@ -171,7 +171,7 @@ pub fn add_excess(
     merge(spans, &pieces)
 }
 
-/// Usual service intervals of packets that found the device empty, and of those that waited.
+/// Baseline service intervals: of packets that found the device empty, and of packets that waited.
 struct BaselineService {
     empty_ns: u64,
     waited_ns: u64,

@@ -4,7 +4,7 @@
 //!
 //! The overheads are calibrated from the gaps themselves. A gap with a single absence shows the overhead of
 //! its event outside the tracepoints. An event with fewer than five gaps is too rare for calibration. If the
-//! time without an event in such a gap is no longer than the longest usual head, it is attributed to the
+//! time without an event in such a gap does not exceed the longest calibrated head, it is attributed to the
 //! event. Otherwise, it is attributed to a pause.
 
 use std::collections::{BTreeSet, HashMap};

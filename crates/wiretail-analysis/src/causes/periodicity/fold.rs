@@ -95,7 +95,8 @@ fn histogram(times: impl Iterator<Item = i64>, frequency_hz: f64) -> Vec<u32> {
     bins
 }
 
-/// Finds the best arc of a frequency. `times` are the times of all packets, `late` those of the late ones.
+/// Finds the best arc of a frequency. `times` are the times of all packets, `late` the times of
+/// the late packets.
 /// Without `times`, all packets are assumed to be evenly spread over the phase.
 pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestArc {
     let late_bins = histogram(late.iter().copied(), frequency_hz);

@@ -101,7 +101,7 @@ pub struct Clock {
 
 /// Finds the clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k,
 /// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses
-/// the candidate in whose cycle late packets are most concentrated compared with all packets.
+/// the candidate with the strongest concentration of late packets within its cycle, relative to all packets.
 pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Clock {
     let lowest = CYCLES_MIN / (times_ns.last().map_or(1, |last| last - times_ns[0]).max(1) as f64 * 1e-9);
     let mut candidates: Vec<(f64, f64)> = Vec::new();

@@ -25,7 +25,7 @@ use crate::stats::list::median;
 /// Maximum probability that at least one interval of a statistic excludes its true median.
 const ERROR: f64 = 0.05;
 
-/// Results of the trials so far, for each load with valid trials.
+/// Results per load, from the valid trials so far.
 pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
     let loads = 0..ablation.loads.len();
     loads

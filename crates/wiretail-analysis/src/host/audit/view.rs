@@ -150,8 +150,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Files whose names have the given prefix and suffix. Returns the part of each name in between, and the
-    /// text.
+    /// Files with this prefix and suffix. Returns the part of each name between them, and the text.
     pub fn each<'v>(
         &'v self,
         before: &'v str,
@@ -167,7 +166,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Files of [`Self::each`] whose names have the number of a packet core between prefix and suffix.
+    /// Files of [`Self::each`] with the number of a packet core between prefix and suffix.
     /// Returns the core and the trimmed text of each file, ordered by core.
     pub fn each_core(&self, before: &str, behind: &str) -> Vec<(u32, &'a str)> {
         let each = self.each(before, behind);

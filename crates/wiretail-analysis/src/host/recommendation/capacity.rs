@@ -30,7 +30,7 @@ const SHOWN: usize = 6;
 /// Measurements of one device under one kind of load.
 struct Device<'s, 'a> {
     name: String,
-    /// Trials of the device, including those of searches.
+    /// Trials of the device; trials of searches are included.
     seen: Vec<&'s Seen<'a>>,
     searched: Vec<(&'a str, &'a Search)>,
     /// Breaking point, in packets per second.

@@ -32,7 +32,7 @@ pub(super) struct SecondTally {
     trim_ns: i64,
     /// First ingress timestamp; `i64::MIN` before the first packet.
     first_pre_ns: i64,
-    /// Packets first seen before this time are left out, in ns.
+    /// Time, in ns. Packets first seen before it are left out.
     cut_ns: i64,
 }
 

@@ -19,7 +19,7 @@ pub fn senders(m: &mut Markup, explanation: &TrialExplanation) {
     }
     page::section(m, "senders", "Senders", |m| {
         m.tag("p").class("hint").text(
-            "These threads, on any core, sent the interrupts and calls that delayed packets of the tail.",
+            "Threads, on any core, that sent the interrupts and calls which delayed packets in the tail.",
         );
         let names = head([
             "task",

@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-timestamps",
     group: RuleGroup::Network,
     title: "hardware timestamps",
-    why: "A NIC timestamps a packet on the wire. Software timestamps a packet when the CPU handles it, so the timestamps of the worst packets are late, too.",
+    why: "A NIC takes the timestamp when the packet is on the wire. Without it, the kernel takes the timestamp when the CPU handles the packet, so the packets with the highest delays get late timestamps, too.",
     effect: None,
     source: "networking/timestamping.rst, docs.kernel.org; Gallenmueller et al., JNSM 31, 2023 (first recommendation)",
     mitigation: "measure with a NIC that timestamps every received packet (ethtool -T NAME), or on another machine",

@@ -10,8 +10,7 @@ pub(crate) fn nics<'a>(view: &'a View<'_>) -> Vec<&'a str> {
     view.each("/sys/class/net/", "/device/driver").map(|(link, _)| link).collect()
 }
 
-/// Value of a setting on each NIC that has it, or the rule's judgement if there is no NIC or none reports the
-/// setting.
+/// Value of a setting on each NIC that reports it, or the rule's judgement if no NIC does.
 pub(crate) fn settings<'a>(view: &'a View<'_>, name: &str) -> Result<Vec<(&'a str, &'a str)>, Judgement> {
     let nics = nics(view);
     let Some(first) = nics.first() else { return Err(no_nic()) };

@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "energy-bias",
     group: RuleGroup::Processor,
     title: "energy-performance hint",
-    why: "The processor uses this hint to trade speed for energy when it chooses a frequency. A hint for energy lowers frequencies and makes them rise more slowly.",
+    why: "The processor uses this hint to trade speed for energy when it chooses a frequency. A hint that favors energy saving lowers frequencies and makes them rise more slowly.",
     effect: None,
     source: "admin-guide/pm/intel_epb.rst, admin-guide/pm/intel_pstate.rst, docs.kernel.org",
     mitigation: "echo 0 > /sys/devices/system/cpu/cpuN/power/energy_perf_bias; echo performance > .../cpufreq/energy_performance_preference",
