@@ -54,6 +54,7 @@ impl SoakTotals {
             variation: self.variation(&delay.percentiles),
             flows: self.flows(&delay, sent),
             delay,
+            steady_state: None,
             intervals,
             worst: self.worst(),
             curve: curve(&delays),
@@ -65,7 +66,7 @@ impl SoakTotals {
         summary.verdicts = budgets
             .filter_map(|(text, over)| {
                 let budget: Budget = text.parse().ok()?;
-                Some(verdict(&budget, judged, over.saturating_add(missed)))
+                Some(verdict(&budget, judged, over.saturating_add(missed), 1.0))
             })
             .collect();
         summary.findings = findings(&summary);

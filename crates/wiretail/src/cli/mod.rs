@@ -92,9 +92,10 @@ pub enum Command {
     Predict(predict::PredictArgs),
     /// Audit and tune a host for low latency: requested settings, effective settings, mitigations
     Host(host::HostArgs),
-    /// Compare results with a baseline
+    /// Compare groups of trials with a baseline
     ///
-    /// The first result is the baseline. Each difference has a 95 % confidence interval.
+    /// Finds out whether a change made the delay worse. The unit is the trial: trials of the same device differ by more
+    /// than their packets do, so each group needs several trials. All answers together are right with 95 % confidence.
     Compare(CompareArgs),
     /// Write a pair of synthetic captures with known loss, reordering and delays
     ///
@@ -300,27 +301,37 @@ pub struct CleanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail compare before after
-  wiretail compare baseline.json tuned.json rt.json --out comparison.html
-  wiretail compare main branch --check --tolerance 5%      # for CI: 1 if a value got worse
+  wiretail compare runs/ab                                # scenarios of one run with its first one
+  wiretail compare runs/monday runs/tuesday               # scenarios of the same name in two runs
+  wiretail compare a1 a2 a3 a4 --against b1 b2 b3 b4      # two groups of single results
+  wiretail compare runs/ab --check --tolerance 5%         # for CI
 
-Exit code: 0 success; 2 error; with --check also 1 if a result is worse than the baseline.")]
+Exit code: 0 success; 2 error; with --check: 0 nothing is worse by more than the tolerance; 1 something is; 3
+undecided.")]
 pub struct CompareArgs {
-    /// Results: directories written with --out, or summary.json files
-    #[arg(required = true, num_args = 2.., value_name = "RESULT")]
+    /// Run directories, or results: directories written with `analyze --out`, or summary.json files
+    #[arg(required = true, value_name = "RESULT")]
     pub results: Vec<PathBuf>,
+    /// Results or runs of the other group; the first ones are then the baseline
+    #[arg(long, num_args = 1.., value_name = "RESULT")]
+    pub against: Vec<PathBuf>,
+    /// Scenario of a run that the others are compared with; default: the first one
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
     /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,
     /// Write the comparison as an HTML page
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 if a result is worse than the baseline by more than the tolerance, with 95 % confidence
+    /// Exit with 1 if a result is worse than the baseline by more than the tolerance, with 95 % confidence, and with 3
+    /// if the trials do not decide
     #[arg(long)]
     pub check: bool,
+    /// Check results of different hosts or kernels, too
+    #[arg(long, requires = "check")]
+    pub across_hosts: bool,
     /// Accepted degradation, in percent of the baseline's value
-    ///
-    /// About fifteen values are compared, each at 95 % confidence: with 0%, one of them occasionally fails by chance.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = tolerance)]
     pub tolerance: f64,
 }

@@ -16,7 +16,7 @@ use super::{Page, counted};
 use crate::format;
 use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
-use crate::pages::comparison::{more, percentile_cell};
+use crate::pages::comparison::percentile_cell;
 use crate::pages::page;
 use crate::pages::tables::above;
 use crate::plot::Size;
@@ -353,4 +353,10 @@ fn added_figure(page: &Page<'_>, number: usize, title: &str, group: &[&Addition]
         series: group.iter().map(curve).collect(),
         lines: Vec::new(),
     }
+}
+
+/// A difference with its sign: "+1.2 µs".
+fn more(ns: f64) -> String {
+    let shown = format::duration(ns);
+    if ns > 0.0 { format!("+{shown}") } else { shown }
 }
