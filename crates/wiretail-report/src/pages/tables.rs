@@ -447,7 +447,8 @@ const STANDARDS: [&str; 8] = [
     "Confidence intervals of percentiles: order statistics with binomial ranks. They assume independent packets but no distribution.",
     "Confidence intervals of ratios: Clopper-Pearson, 95 %.",
     "A percentile is supported if at least ten packets are expected beyond it: n(1−p) ≥ 10.",
-    "A verdict counts lost and late packets as failures of the budget: PASS and FAIL hold with 95 % confidence, UNDECIDED means that there are too few packets to decide.",
+    "A verdict counts lost and late packets as failures of the budget. PASS and FAIL hold with 95 % \
+     confidence; UNDECIDED means that there are too few packets to decide.",
     "Default budgets: 1 ms at 99.999 % (ITU-R M.2410, URLLC) and 350 µs at 99.999 % (the share of a network function).",
 ];
 
