@@ -6,13 +6,14 @@
 //! ones then follows the distribution of Wilcoxon's signed-rank test, which is robust against outliers and
 //! uses the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the
 //! median of the Walsh averages, which are the means of all pairs of differences, including each difference
-//! with itself. Its interval extends from the k-th smallest to the k-th largest Walsh average, which inverts
+//! with itself. Its interval extends from the k-th smallest to the k-th largest Walsh average. This inverts
 //! the test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if
 //! and only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
 //! symmetric; otherwise it is approximate.
 //!
 //! The more factors are tested, the more likely it is that one of them appears to have an effect by chance.
-//! The intervals are therefore wide enough to hold simultaneously with 95 % confidence (Bonferroni).
+//! The intervals are therefore so wide that all of them hold simultaneously with 95 % confidence
+//! (Bonferroni).
 
 use wiretail_schema::host::ablation::{
     Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,
