@@ -127,7 +127,7 @@ fn label(vector: &str, description: &str) -> String {
 /// Returns an error for fewer than two texts, for a text without the header of CPUs, and for a counter that
 /// is not a number.
 pub fn parse_proc_interrupts(readings: &[(i64, &str)]) -> Result<InterruptTable, InterruptsError> {
-    const HEADER: &str = "the text of /proc/interrupts: CPU0 CPU1 ... in its first line";
+    const HEADER: &str = "the text of /proc/interrupts, with CPU0 CPU1 ... in its first line";
     if readings.len() < 2 {
         return Err(error(1, format!("{} readings", readings.len()), "two readings or more"));
     }

@@ -1,5 +1,5 @@
-//! The two clocks of a trial. Departures are planned with CLOCK_MONOTONIC, but the kernel timestamps packets
-//! with CLOCK_REALTIME.
+//! The two clocks of a trial. Departures are planned with CLOCK_MONOTONIC, but the kernel's packet timestamps
+//! use CLOCK_REALTIME.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};

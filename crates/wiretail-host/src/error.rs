@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A change or a query of the host that failed.
+/// A failed change or query of the host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -76,7 +76,8 @@ pub enum HostError {
     /// A journal line that this version cannot parse.
     #[error(
         "{}:{line}: {fault}; expected journal format {expected}: \
-         run `wiretail clean` of the version that wrote the file, or undo its steps manually and delete it",
+         run `wiretail clean` of the version that wrote the file, \
+         or undo its steps manually and delete the file",
         path.display()
     )]
     Journal {

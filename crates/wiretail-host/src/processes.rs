@@ -87,8 +87,8 @@ pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
             return killed;
         }
         for pid in left {
-            // The descriptor refers to the process and not to its PID. The second check therefore ensures
-            // that no other process that reuses the PID is killed.
+            // The descriptor refers to the process and not to its PID. Because of the second check, a process
+            // that reuses the PID is not killed.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if network_namespace(pid) != Some(inode) {
                 continue;

@@ -167,7 +167,7 @@ pub struct GoalResult {
     /// 9004, 6.4, in packets. Null in a search over rates.
     #[serde(default)]
     pub held: Option<f64>,
-    /// One sentence: the evidence for the result, or the reason why there is none.
+    /// One sentence: the evidence for the result, or the reason why there is no result.
     pub reason: String,
 }
 
@@ -227,7 +227,8 @@ impl Search {
     }
 }
 
-const GOAL: &str = "a goal: 'ndr', 'pdr' with a loss share (pdr 0.5%), or a delay budget (100us@99.9%)";
+const GOAL: &str =
+    "a goal: 'ndr', 'pdr' followed by a loss share (pdr 0.5%), or a delay budget (100us@99.9%)";
 
 impl FromStr for Goal {
     type Err = UnitError;

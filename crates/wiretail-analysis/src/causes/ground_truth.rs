@@ -18,7 +18,7 @@ use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interferen
 
 /// Only packets with a higher excess delay than this are judged, in ns.
 pub const LATE_NS: u64 = 20_000;
-/// Interference may reach the device up to this long before the injector has read the clock, in ns.
+/// Interference may reach the device up to this many ns before the injector has read the clock.
 pub const BEFORE_NS: i64 = 5_000;
 /// Time after an interference event during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;

@@ -193,8 +193,8 @@ fn load(spec: &InterruptSpec) -> InterruptLoad {
 
 /// Rate per second of `count` events in `seconds`, with the 95 % confidence interval of a Poisson mean: F.
 /// Garwood (Biometrika 28, 1936), with the chi-square quantiles of Wilson and Hilferty's approximation (PNAS
-/// 17, 1931). Upper bounds are within 1 % of the exact ones, and so are lower bounds for ten or more events.
-/// For fewer events, lower bounds are too low.
+/// 17, 1931). Upper bounds are within 1 % of the exact ones. For ten or more events, so are lower bounds; for
+/// fewer events, they are too low.
 pub fn counted(count: u64, seconds: f64) -> Estimate {
     const Z: f64 = 1.959_964;
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);

@@ -43,7 +43,7 @@ fn nth(n: u64, uhz: u64) -> u128 {
     u128::from(n) * PERIOD / u128::from(uhz.max(1))
 }
 
-/// Waits of `packets` packets at `packet_uhz` / 10^6 per second, in ps: their time in the server less the
+/// Waits of `packets` packets at `packet_uhz` / 10^6 per second, in ps: their time in the server minus the
 /// service time.
 ///
 /// # Errors

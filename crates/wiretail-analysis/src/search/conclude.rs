@@ -127,7 +127,7 @@ fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds
     match higher {
         None => String::new(),
         Some(higher) => format!(
-            "; the device is not consistent: it met the goal at {} {}, above a load that missed it",
+            "; the device is inconsistent: it met the goal at {} {}, but missed it at a lower load",
             thousands(higher),
             effort.over.unit()
         ),

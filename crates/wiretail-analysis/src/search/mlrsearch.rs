@@ -3,8 +3,8 @@
 //! The RFC defines the classification of a rate by its trials ("load classification") and the result. It does
 //! not define the next trial. This implementation chooses it as follows:
 //!
-//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search,
-//!   which also considers shorter trials as far as the RFC allows. A phase starts where the previous one
+//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search.
+//!   It also considers shorter trials, as far as the RFC allows. A phase starts where the previous one
 //!   ended, with a longer trial at the rate that met the goal, so short trials cover most of the search. All
 //!   phases have the same width, because a larger width in the first phases increased the number of full
 //!   trials and the total time.

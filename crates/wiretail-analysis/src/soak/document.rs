@@ -207,7 +207,7 @@ impl SoakTotals {
         let limits = format!(
             "computed from {} records of half a second each: percentiles and the curve are rounded to within {} % of \
              the measured delays; IPDV, late times of reordered packets, percentiles of gaps, single events and flows \
-             are not kept. Packets count in the record in which they arrive, or are given up {} s after they were sent",
+             are not kept. A packet counts in the record in which it arrives or, {} s after it was sent, is given up",
             thousands(self.seconds),
             RESOLUTION.unwrap_or(0.0) * 100.0,
             2.0 * self.matching.window_ns as f64 / 1e9,
@@ -227,7 +227,7 @@ impl SoakTotals {
         }
         if self.gaps_more > 0 {
             let message = format!(
-                "{} more gaps; {:.1} s are missing in all",
+                "{} more gaps; {:.1} s are missing in total",
                 thousands(self.gaps_more),
                 seconds(self.gap_ns)
             );
@@ -236,7 +236,7 @@ impl SoakTotals {
         if self.segments > 1 {
             let message = format!(
                 "resumed {} times; packets in flight at each interruption are not counted, and positions in the \
-                 ingress capture count from each start",
+                 ingress capture are counted anew from each start",
                 thousands(self.segments - 1)
             );
             add(Severity::Note, "resumed", message);

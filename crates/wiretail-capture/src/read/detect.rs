@@ -76,9 +76,9 @@ impl Format {
     }
 }
 
-/// Detects the format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and returns
-/// the length of its file header. At most [`HEAD`] bytes are used, so that the result does not depend on how
-/// many bytes each read returns.
+/// Detects the format of a capture and returns the length of its file header. `head` is the start of the
+/// capture, or all of it if the capture is shorter than [`HEAD`]. At most [`HEAD`] bytes are used, so that
+/// the result does not depend on how many bytes each read returns.
 pub(super) fn format(
     name: &str,
     compression: Option<Compression>,

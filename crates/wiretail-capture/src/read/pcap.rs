@@ -75,8 +75,8 @@ impl Pcap {
         let number = network & 0xffff;
         let fcs_len = if network & 0x0400_0000 != 0 { (network >> 28) * 2 } else { 0 };
         let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType(number))?;
-        // Some writers record frames longer than the snap length in their file header, but no longer than the
-        // maximum length of an IP packet.
+        // Some writers record frames that exceed the snap length of their file header, up to the maximum
+        // length of an IP packet.
         let caplen_max = snaplen.clamp(65_535, MAX_FRAME as u32);
         let resolution_ns = f64::from(tick_ns);
         let interfaces = [Interface { index: 0, name: None, link: Some(link), resolution_ns }];
@@ -139,7 +139,7 @@ impl Pcap {
     #[cold]
     fn damage(&self, caplen: u32, ticks: u32) -> String {
         if caplen > self.caplen_max {
-            format!("a record claims {caplen} captured bytes, the maximum is {}", self.caplen_max)
+            format!("a record claims {caplen} captured bytes; the maximum is {}", self.caplen_max)
         } else if caplen == 0 {
             "a record of an empty packet; does the rest of the file contain only zeros?".to_owned()
         } else {

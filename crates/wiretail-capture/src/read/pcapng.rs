@@ -265,7 +265,7 @@ fn too_long(caplen: u32, len: usize) -> Next {
 #[cold]
 fn contradiction(caplen: u32, len: usize) -> Next {
     let detail = if caplen as usize > MAX_FRAME {
-        format!("a packet claims {caplen} captured bytes, the maximum is {MAX_FRAME}")
+        format!("a packet claims {caplen} captured bytes; the maximum is {MAX_FRAME}")
     } else {
         format!("a block's length at its end differs from the {len} at its start")
     };

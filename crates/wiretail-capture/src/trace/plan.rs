@@ -198,7 +198,7 @@ impl Plans {
                 continue;
             }
             let Some(plan) = plan(event, &format, names) else {
-                remarks.push(format!("{}: unsupported format, its events are skipped", what()));
+                remarks.push(format!("{}: unsupported format; its events are skipped", what()));
                 continue;
             };
             let id = usize::from(format.id);

@@ -91,7 +91,7 @@ impl<R: Read> Stream<R> {
                 Decoded::Short(expected) => {
                     let len = record.len();
                     let detail =
-                        format!("a record of {len} bytes, expected at least {expected} for its event");
+                        format!("a record of {len} bytes; expected at least {expected} for its event");
                     return Err(self.fault(PageFault { offset: at, detail }));
                 }
             }

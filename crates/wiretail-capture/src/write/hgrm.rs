@@ -76,8 +76,8 @@ fn share_text(level: f64) -> String {
 fn next_level(level: f64) -> f64 {
     let halvings = ((100.0 / (100.0 - level)).ln() / 2_f64.ln()).floor();
     let next = level + 100.0 / (TICKS_PER_HALF_DISTANCE * (halvings + 1.0).exp2());
-    // After about fifty halvings, ticks are below the resolution of a double. This takes more than 10^14
-    // values.
+    // After about fifty halvings, ticks are below the resolution of a double. To get this far, more than
+    // 10^14 values are needed.
     if next > level { next } else { 100.0 }
 }
 

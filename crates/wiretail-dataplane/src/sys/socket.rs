@@ -75,7 +75,7 @@ impl PacketSocket {
         Ok(Self { fd, index })
     }
 
-    /// Binds to the interface: for sending only, or also for receiving all protocols.
+    /// Binds to the interface, either for sending only, or for sending and for receiving all protocols.
     pub(crate) fn bind(&self, receive: bool) -> io::Result<()> {
         // SAFETY: a structure of integers, for which zeros are valid.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -112,7 +112,8 @@ impl PacketSocket {
         self.set(SOL_PACKET, libc::PACKET_RX_RING, ring)
     }
 
-    /// Timestamps packets in software where they enter the network stack, instead of where they are copied.
+    /// Requests software timestamps that are taken where packets enter the network stack, instead of where
+    /// they are copied.
     pub(crate) fn timestamp_in_software(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         self.set(SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)

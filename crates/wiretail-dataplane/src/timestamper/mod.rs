@@ -1,6 +1,6 @@
 //! Taps on the wires of a device under test. They record into memory that holds a whole trial.
 //!
-//! The kernel timestamps each packet where it enters the network stack (`netif_rx`, CLOCK_REALTIME) and
+//! When a packet enters the network stack, the kernel takes its timestamp (`netif_rx`, CLOCK_REALTIME) and
 //! copies its first bytes into a TPACKET_V3 ring. The ring is not read during the trial, because a reader's
 //! core, caches and wake-ups could disturb it; [`Timestamper::drain`] reads it afterwards. For longer trials,
 //! [`Timestamper::collect`] periodically reads all complete blocks. [`dpdk`] provides taps on DPDK ports.
@@ -129,9 +129,9 @@ pub struct TapReport {
     pub drops: u64,
     /// Packets that the kernel counted but did not pass on in time. A trial is invalid if there are any.
     pub missing: u64,
-    /// Packets, included in `packets`, with a timestamp from another source: the kernel timestamped them
-    /// where it copied them, about 100 ns later, or the NIC did not timestamp them. They are passed on
-    /// nevertheless, but a trial with hardware timestamps must not use them.
+    /// Packets whose timestamp is from another source, included in `packets`: the kernel took it where it
+    /// copied the packet, about 100 ns later, or the NIC took none. They are passed on nevertheless, but a
+    /// trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
 

@@ -202,7 +202,7 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// Remark that names anything that was not undone, and the reason.
+    /// Remark about anything that was not undone, with the reason.
     pub remark: Option<String>,
 }
 

@@ -3,10 +3,10 @@
 //! pages in the meantime.
 //!
 //! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
-//! belonged to no run before the addition, and adds a line when the addition is complete. If a run was killed
-//! before it wrote that line, its pages are considered added only if the host still has at least `of_nobody +
-//! pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have added are
-//! kept, and a remark reports them.
+//! belonged to no run before the addition, and adds a line once the pages have been added. If a run was
+//! killed before it wrote that line, its pages are considered added only if the host still has at least
+//! `of_nobody + pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have
+//! added are kept, and a remark reports them.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::files::write_value;
 
 /// File with the number of huge pages.
 const ALL: &str = "proc/sys/vm/nr_hugepages";
-/// File that makes the kernel compact memory when written (admin-guide/sysctl/vm.rst).
+/// Writing to this file makes the kernel compact memory (admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
 /// Reads the number of huge pages.
@@ -127,9 +127,9 @@ mod tests {
         is(10);
     }
 
-    /// Simulates runs that were killed at each point of their addition, while another run adds the same
-    /// number of pages or a different one, before or after the killed run. The other run either ends before
-    /// the cleanup or is still alive during it.
+    /// Simulates runs that were killed at each point of their addition. Another run adds the same number of
+    /// pages or a different number, before or after the killed run. This other run either ends before the
+    /// cleanup or is still alive during it.
     #[test]
     fn cleaning_killed_run_removes_exactly_its_pages() {
         for was_added in [false, true] {

@@ -56,7 +56,7 @@ pub struct Undone {
     pub steps: usize,
     /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
-    /// Remarks that name anything that was not undone, and the reasons.
+    /// Remarks about anything that was not undone, with the reasons.
     pub remarks: Vec<String>,
 }
 
@@ -306,7 +306,8 @@ pub fn name_prefix(pid: u32) -> String {
 }
 
 /// Creates a file and locks it. Before the file is locked, `clean` may mistake it for the empty file of a
-/// dead run, or another run that removes its journal may also remove the folder. Both cases are retried.
+/// dead run. Another run may also remove the folder together with its own journal. In both cases, this
+/// function tries again.
 fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     for _ in 0..100 {
         fs::create_dir_all(folder)?;
@@ -461,8 +462,8 @@ mod tests {
         assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
     }
 
-    /// Checks that only pages that were certainly added are counted, regardless of the journal line after
-    /// which a run was killed.
+    /// Checks that pages are counted only if they were certainly added, whichever journal line was the last
+    /// before a run was killed.
     #[test]
     fn counts_huge_pages_of_other_runs() {
         let folder = tempfile::tempdir().expect("a folder");

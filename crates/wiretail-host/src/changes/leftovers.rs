@@ -139,8 +139,8 @@ fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError>
 }
 
 /// Tries to take the lock and returns whether it succeeded. If the owner is dead but the lock is held, a
-/// child of the owner may hold it between fork and exec, so this waits briefly for the child to exit. An
-/// owner in another PID namespace also looks dead, but its lock is not released.
+/// child of the owner may hold it between fork and exec, so this function waits briefly for the child to
+/// exit. An owner in another PID namespace also looks dead, but its lock is not released.
 fn lock(file: &File, path: &Path) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {

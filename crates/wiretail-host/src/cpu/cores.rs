@@ -40,7 +40,7 @@ pub struct Roles {
     pub housekeeping: u32,
     pub generator: u32,
     pub dut: u32,
-    /// The core on which packets captured during a run are read.
+    /// The core that reads the packets captured during a run.
     pub timestamper: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Behavior of idle cores: they either sleep, which adds a wake-up delay, or poll.
+//! Behavior of idle cores. They either poll or sleep; sleeping adds a wake-up delay.
 
 use std::fs::{self, File};
 use std::io::Write;

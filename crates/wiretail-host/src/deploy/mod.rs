@@ -1,9 +1,9 @@
 //! Deployments: running a program in a container or a virtual machine.
 //!
 //! Every deployment runs the same program with the same arguments on the same files; only the isolation
-//! differs. The result is a [`Launch`], which has two parts: steps to apply first, through the journal like
-//! all changes of the host, and a command to start with [`run_in`](crate::run_in). The command is connected
-//! to the standard streams of the program and ends when the program ends.
+//! differs. The result is a [`Launch`], which has two parts: steps to apply first, and a command to start
+//! with [`run_in`](crate::run_in). Like all changes of the host, the steps are applied through the journal.
+//! The command is connected to the standard streams of the program and ends when the program ends.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -29,8 +29,8 @@ const RAPL_UPDATE: Duration = Duration::from_millis(1);
 /// Reading interval. It is short enough to detect every wraparound: at 1 kW, a counter with the shortest
 /// known range (65 kJ) wraps after 65 s.
 const RAPL_EVERY: Duration = Duration::from_secs(10);
-/// Time limit for the next reading of a command. If [`PATIENCE_INTERVALS`] intervals are longer, they are the
-/// limit.
+/// Time limit for the next reading of a command. If [`PATIENCE_INTERVALS`] intervals are longer than this,
+/// they are the limit instead.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for the next reading, in intervals.
 const PATIENCE_INTERVALS: u32 = 3;
@@ -65,8 +65,8 @@ pub enum EnergyError {
         /// Content of the file.
         text: String,
     },
-    /// A counter decreased, and its range does not explain this as a wraparound.
-    #[error("{}: decreased from {from} to {to} µJ, which max_energy_range_uj does not explain", path.display())]
+    /// A counter decreased, and a wraparound within its range does not explain this.
+    #[error("{}: decreased from {from} to {to} µJ; max_energy_range_uj does not explain this", path.display())]
     Backwards {
         path: PathBuf,
         /// Previous reading, in µJ.

@@ -82,7 +82,7 @@ impl Rapl {
         let name = name.trim();
         let name = if name.starts_with("package") { "package" } else { name };
         let domain = self.domains.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
-            // The energy of all other domains is already included in a package, or includes the packages.
+            // All other domains either are part of a package or include the packages.
             self.domains.push((name.to_owned(), matches!(name, "package" | "dram")));
             self.domains.len() - 1
         });

@@ -13,7 +13,7 @@
 //! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,
 //! because enabling an event interrupts all cores. A timer triggers the reading of pages, so that no event
 //! has to wake a reader. If a buffer is full, old events are overwritten instead of new ones being dropped,
-//! because the pages record where events are missing only in this mode.
+//! because only in this mode do the pages record where events are missing.
 
 mod clock;
 mod drain;
@@ -228,7 +228,7 @@ fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
         let source =
             io::Error::new(io::ErrorKind::InvalidInput, format!("these are online: {}", online.trim()));
         let (object, doing) = (format!("cores {watched}"), "trace them");
-        return Err(HostError::System { object, doing, next: "name cores that are online", source });
+        return Err(HostError::System { object, doing, next: "choose cores that are online", source });
     }
     Ok(())
 }
@@ -301,8 +301,8 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
     Ok(())
 }
 
-/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded, because
-/// sending a packet to a sleeping device wakes the device, and recording the sender's stack would prolong the
+/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded: a
+/// packet sent to a sleeping device wakes the device, and recording the sender's stack would prolong this
 /// wake-up.
 fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Result<(), HostError> {
     let waking = symbols::address_of(Path::new("/"), events::WAKING);

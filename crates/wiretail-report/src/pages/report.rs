@@ -131,7 +131,7 @@ fn key_numbers(m: &mut Markup, summary: &Summary) {
     });
 }
 
-/// Describes the basis of all delays, which is both clocks and the granularity of their timestamps.
+/// Describes the basis of all delays: both clocks, and the granularity of their timestamps.
 fn clocks(summary: &Summary) -> String {
     let (pre, post) = (&summary.pre.clock, &summary.post.clock);
     let granularity = |ns: f64| format::duration_short(ns);

@@ -35,7 +35,7 @@ pub struct Ablation {
     pub repeats: u64,
     /// Configurations, indexed from 0: the host as it is, all settings, then the others.
     pub configurations: Vec<Configuration>,
-    /// Parts of the profile that cannot be tried: kernel command-line parameters and services.
+    /// Parts of the profile that cannot be tested: kernel command-line parameters and services.
     pub not_tried: Vec<String>,
     /// Names of the loads, in the order of the experiment. Each trial of the experiment, without its repeats,
     /// is a load.
@@ -210,7 +210,7 @@ pub struct Effect {
     pub confidence: f64,
     /// Conclusion from the interval.
     pub verdict: EffectVerdict,
-    /// Best and worst rank that the interval allows among the settings with an effect, from 1; null for
+    /// Best and worst rank, from 1, that the interval allows among the settings with an effect; null for
     /// settings without an effect, and for all settings together.
     pub ranks: Option<(usize, usize)>,
     /// Whether every value used has at least ten packets beyond it.

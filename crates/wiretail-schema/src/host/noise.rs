@@ -22,17 +22,17 @@ pub struct Noise {
     pub rest_ns: u64,
     /// Time that a loop measures between two rests, in ns; 0 if loops do not rest.
     pub watch_ns: u64,
-    /// Gaps below this threshold, in ns, are attributed to reading the clock.
+    /// Threshold, in ns. Shorter gaps are attributed to reading the clock.
     pub threshold_ns: u64,
-    /// Whether the kernel was traced during the measurement, which makes its interrupts slightly longer.
+    /// Whether the kernel was traced during the measurement. Tracing makes interrupts slightly longer.
     pub traced: bool,
     /// Names of the kinds of injected interference.
     pub injected: Vec<String>,
     /// Results per core, in ascending order.
     pub cores: Vec<CoreNoise>,
-    /// Results of other programs that ran right afterwards.
+    /// Results of other measuring programs, which ran right afterwards.
     pub peers: Vec<PeerNoise>,
-    /// Steps that failed and limits of the results; one sentence each.
+    /// Failed steps, and limits of the results; one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ pub struct GapCauses {
     pub gaps_missing: u64,
     /// Gaps whose parts are too short to be distinguished from reading the clock.
     pub gaps_unnamed: u64,
-    /// Gaps that were only counted in the histogram, without a cause.
+    /// Gaps that were counted only in the histogram and not attributed to a cause.
     pub gaps_not_kept: u64,
     /// Number of trace events.
     pub events: u64,
@@ -153,7 +153,7 @@ pub struct GapCause {
     pub senders: Vec<GapSender>,
 }
 
-/// A thread that requested the work that took the core.
+/// A thread that requested the work for which the core was interrupted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapSender {
     /// Thread ID; 0 is the idle thread.

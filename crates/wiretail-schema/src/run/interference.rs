@@ -171,7 +171,7 @@ impl KindGroundTruth {
 pub struct GroundTruthReport {
     /// Results for each kind that was injected or attributed.
     pub kinds: BTreeMap<InterferenceKind, KindGroundTruth>,
-    /// Late packets outside of all injected windows: interruptions caused by the machine itself.
+    /// Late packets outside of all injected windows; the machine itself delayed them.
     pub not_injected: u64,
     /// Late packets that are not judged because they followed others too closely. Even if the device delayed
     /// every packet by only the baseline, they would have queued for more than half of their excess delay.

@@ -147,7 +147,7 @@ pub struct IntervalRecord {
     /// Number of runs of lost packets that started in the interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_runs: u64,
-    /// Length, in packets, of the longest run of lost packets among those that grew in this interval.
+    /// Length, in packets, of the longest loss run that grew in this interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_run_longest: u64,
     /// Position of the first packet of that run in the ingress capture, from 0; absent if no run grew.

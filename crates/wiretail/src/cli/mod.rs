@@ -1,5 +1,5 @@
-//! Command-line options. [`traffic`] has the parts of a testbed as commands, [`predict`] and [`tail`] the
-//! models.
+//! Command-line options. [`traffic`] contains the parts of a testbed as commands; [`predict`] and [`tail`]
+//! contain the models.
 
 // Doc comments are the text of --help: brackets in them are not links.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -83,10 +83,11 @@ pub enum Command {
     Trace(trace::TraceArgs),
     /// Explain what delayed the worst packets, and what late packets have in common
     ///
-    /// For the traced trials of a run: lists what the device's core did while each of the worst packets waited, which
-    /// thread caused it, the percentiles without each cause, and mitigations. For other trials, and for two captures:
-    /// compares stalls with interrupt counters that were read once a second (--irq), and searches late packets for
-    /// regular patterns in time and in packet numbers. Each statement has its probability under chance.
+    /// For the traced trials of a run: lists the activity of the device's core while each of the worst
+    /// packets waited, the threads that caused it, the percentiles without each cause, and mitigations. For
+    /// other trials, and for two captures: compares stalls with interrupt counters that were read once a
+    /// second (--irq), and searches late packets for regular patterns in time and in packet numbers. Each
+    /// statement comes with the probability that it arises by chance.
     Explain(explain::ExplainArgs),
     /// Predict capacity, delays under other loads, and rare delays, from models and measurements
     Predict(predict::PredictArgs),
@@ -155,19 +156,19 @@ pub struct AnalyzeArgs {
     /// Key by which a packet is matched at both taps: auto, moonsniff, bytes:A-B, invariant, payload, ip-id or
     /// offset:OFF+LEN
     ///
-    /// auto tries the other rules in order on the first packets, and takes the first whose keys are unique and match.
-    /// moonsniff is a 4-byte number followed by 0x55, after the UDP header. bytes:A-B are the bytes of the frame from A
-    /// to B, B excluded. invariant is the part of a packet that routers, NAT, VLAN tagging and TTL do not change.
-    /// offset:OFF+LEN is a number in the transport payload.
+    /// auto tries the other rules in order on the first packets, and takes the first rule whose keys are
+    /// unique and match. moonsniff is a 4-byte number followed by 0x55, after the UDP header. bytes:A-B are
+    /// the bytes of the frame from A to B, B excluded. invariant is the part of a packet that routers, NAT,
+    /// VLAN tagging and TTL do not change. offset:OFF+LEN is a number in the transport payload.
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub key: String,
-    /// For --key bytes: read both checksums of IPv4 frames with TCP or UDP as zero
+    /// For --key bytes: treat both checksums of IPv4 frames with TCP or UDP as zero
     #[arg(long)]
     pub zero_checksums: bool,
     /// Longest latency of a packet that counts as arrived
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub window: Duration,
-    /// Leave out packets sent in this first part of the measurement (warm-up)
+    /// Warm-up at the start of the measurement; packets sent during it are left out
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub trim: Duration,
     /// Interface of the ingress tap in a pcapng file, by index or name
@@ -253,7 +254,7 @@ pub struct RunArgs {
     /// Experiment in TOML
     #[arg(required_unless_present = "resume")]
     pub experiment: Option<PathBuf>,
-    /// Continue an interrupted run: execute the trials that are missing or failed
+    /// Continue an interrupted run: execute the trials that are missing or have failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out"])]
     pub resume: Option<PathBuf>,
     /// Run directory; by default a directory below runs/, named after time and experiment
@@ -414,7 +415,7 @@ pub(crate) fn count(text: &str) -> Result<NonZeroU64, String> {
 }
 
 fn rate(text: &str) -> Result<NonZeroU64, String> {
-    let expected = "expected packets a second with their unit, such as 10kpps, 1Mpps or 500pps";
+    let expected = "expected a packet rate with its unit, such as 10kpps, 1Mpps or 500pps";
     let number = text.strip_suffix("pps").ok_or(expected)?.trim_end();
     count(number).map_err(|_| expected.to_owned())
 }

@@ -28,7 +28,7 @@ pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io
         Some(explanation) => self::explanation(out, explanation, worst)?,
         None => writeln!(
             out,
-            "  not traced: set [trace] record = true in the experiment to record what delayed its packets\n"
+            "  not traced: set [trace] record = true in the experiment to record what delays packets\n"
         )?,
     }
     findings.ground_truth.iter().try_for_each(|report| ground_truth(out, report))?;

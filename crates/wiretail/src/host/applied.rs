@@ -59,7 +59,7 @@ pub(super) fn forget(root: &Path) {
     }
 }
 
-/// Fails if a run has changed the same files, because the values that it restores would be wrong.
+/// Fails if a run has changed the same files, because restoring them would then write wrong values.
 ///
 /// # Errors
 /// Returns an error with the run and the file.

@@ -172,7 +172,8 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     }
     writeln!(
         out,
-        "  {} above {}: {} packets in {} events (fewer than {} packets between them is one)",
+        "  {} above {}: {} packets in {} events (packets with fewer than {} others between them are one \
+         event)",
         if fit.below.is_some() { "UPPER COMPONENT" } else { "TAIL" },
         duration(fit.threshold_ns),
         count(fit.exceedances),
@@ -191,7 +192,8 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     if fit.thin && fit.below.is_none() {
         writeln!(
             out,
-            "    no threshold with 100 or more events has a fitting distribution: this fit is based on fewer"
+            "    no threshold with 100 or more events has a fitting distribution: this fit is based on fewer \
+             events"
         )?;
     }
     let chosen = tail.candidates.iter().find(|candidate| candidate.threshold_ns == fit.threshold_ns);

@@ -177,11 +177,11 @@ fn check(options: &SynthOptions) -> io::Result<()> {
     let shares =
         [options.loss, options.duplicate_pre, options.duplicate_post, options.reorder, latency.tail_share];
     let fault = if !(1..=1 << 32).contains(&options.packets) {
-        "packets must be 1 to 2^32: the 4-byte counter must not repeat"
+        "the number of packets must be 1 to 2^32: the 4-byte counter must not repeat"
     } else if !(1..=100_000_000).contains(&options.rate_pps) {
         "the rate must be 1 to 100 million packets a second"
     } else if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
-        "loss, duplicates, reordering and stalls are shares of the packets, 0 to 1"
+        "loss, duplicates, reordering and stalls must be shares of the packets, 0 to 1"
     } else if !(60..=1514).contains(&options.frame_len) {
         "the frame length must be 60 to 1514 bytes"
     } else if !(1..=60_000).contains(&options.flows) {
@@ -189,7 +189,7 @@ fn check(options: &SynthOptions) -> io::Result<()> {
     } else if latency.base_ns < 2
         || latency.base_ns.max(latency.body_ns).max(latency.tail_ns) > 10_000_000_000
     {
-        "delays must be at most 10 s, the fixed part at least 2 ns"
+        "delays must be at most 10 s, and the fixed part at least 2 ns"
     } else if options.start_ns > 4_000_000_000_000_000_000 {
         "the start must be before the year 2096: a pcap file counts seconds in 32 bits"
     } else {

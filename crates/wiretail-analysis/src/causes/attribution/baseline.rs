@@ -28,7 +28,7 @@ const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 pub struct Baseline {
     /// Usual time until the packet has left.
     of_packet_ns: Vec<u64>,
-    /// Usual total time. A tap timestamps a packet before or during the softirq that delivers it.
+    /// Usual total time. A tap takes a packet's timestamp before or during the softirq that delivers it.
     whole_ns: Vec<u64>,
 }
 

@@ -7,8 +7,8 @@ use super::timeline::{CpuLoad, NO_SENDER, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
-/// Packets arrived late and together if they arrived within less than this share of the time that the same
-/// number of packets takes at the mean rate.
+/// Packets count as late and together if they arrived in less than this share of the time that their number
+/// takes at the mean rate.
 const LATE_SHARE: f64 = 0.8;
 
 /// Part of a packet's excess delay. Causes and senders have the same numbers as in the timelines.
@@ -37,7 +37,7 @@ pub struct Split<'a> {
     pub undisturbed_ns: &'a [u64],
     /// Each packet's service interval minus the time that causes took from it beyond their baseline, in ns.
     pub own_ns: &'a [u64],
-    /// Numbers of the causes used when packets wait for each other, one number per reason.
+    /// Numbers of the causes for packets that wait for each other, one number per reason.
     pub cpu_loads: [u16; 3],
     /// Whether packets should arrive evenly.
     pub evenly: bool,

@@ -243,12 +243,12 @@ impl Search<'_> {
             (Follows::Packets, reason)
         } else if let Some(name) = &named {
             let reason =
-                format!("the period is a whole number of packets, and also the period of a clock: {name}");
+                format!("the period is a whole number of packets, but also the period of a clock: {name}");
             (Follows::Indistinguishable, reason)
         } else if coincidence < COINCIDENCE {
             let reason = format!(
-                "the period is {} packets to within {:.1e}: a clock's period would be as close to a whole number of \
-                 packets with a probability of {coincidence:.1e}, and no known clock has this frequency",
+                "the period is {} packets to within {:.1e}: the probability that a clock's period is this close \
+                 to a whole number of packets is {coincidence:.1e}, and no known clock has this frequency",
                 residue.modulus,
                 period / packets
             );
@@ -297,7 +297,8 @@ impl Search<'_> {
             }
             (Some(name), Some(packets)) => {
                 let reason = format!(
-                    "the pattern recurs exactly every {packets} packets, and so does a clock: {name}"
+                    "the pattern recurs exactly every {packets} packets, which is also the period of a clock: \
+                     {name}"
                 );
                 (Follows::Indistinguishable, reason)
             }

@@ -6,7 +6,8 @@
 //! excludes 0 if and only if the test detects an effect.
 //!
 //! The more factors are tested, the more likely it is that one of them appears to have an effect by chance.
-//! The intervals are therefore wide enough to hold simultaneously with 95 % confidence (Bonferroni).
+//! The intervals are therefore so wide that all of them hold simultaneously with 95 % confidence
+//! (Bonferroni).
 
 use wiretail_schema::host::ablation::{
     Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,

@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Mitigation steps, with references to audit rules replaced by the mitigations of these rules.
+    /// Mitigation steps. Each reference to an audit rule is replaced by the mitigation of that rule.
     fn steps(&self) -> Vec<String> {
         let said = |rule: &Rule| format!("{} [{}]", rule.mitigation.replace("{cores}", "CORES"), rule.id);
         let named = |step: &&str| {

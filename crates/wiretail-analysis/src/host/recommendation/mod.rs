@@ -55,7 +55,7 @@ pub struct RunInput {
     /// Results of its segments.
     pub results: Vec<SegmentResult>,
     pub searches: Option<Searches>,
-    /// Causes of the worst packets' delay, for its traced trials.
+    /// For its traced trials: causes of the delay of the worst packets.
     pub explanations: Vec<ExplainedTrial>,
 }
 

@@ -48,7 +48,7 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     })
 }
 
-/// Those of the given `percentiles` that all of these trials have.
+/// The given `percentiles` that all of these trials have.
 pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
     percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
 }

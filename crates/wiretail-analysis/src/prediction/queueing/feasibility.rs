@@ -260,7 +260,7 @@ fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
         Interrupts::Poisson { per_second, length } => {
             if !(per_second.is_finite() && *per_second > 0.0) {
                 return Err(refuse(format!(
-                    "interrupts come {per_second} times per second; expected more than 0, or no such interrupts"
+                    "the rate of interrupts is {per_second} per second; expected more than 0, or no such interrupts"
                 )));
             }
             Ok(mean("the length of interrupts", length)? * per_second / 1e9)

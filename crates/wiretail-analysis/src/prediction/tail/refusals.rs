@@ -33,8 +33,8 @@ fn stands_out(tried: &Tried, chance: f64) -> Option<String> {
     (chance <= CHANCE).then(|| {
         format!(
             "the highest delay, {highest_us:.1} us, is inconsistent with the other {} events above {:.3} us: only \
-            {:.1} % of simulated measurements have such an outlier; a separate, rare cause occurred too seldom to be \
-            fitted",
+            {:.1} % of simulated measurements have such an outlier; it has a separate cause, which is too \
+            rare to be fitted",
             tried.events.len() - 1,
             threshold_ns * 1e-3,
             chance * 100.0
@@ -71,12 +71,12 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     };
     let what = if best.counts_chance < best.sizes_chance {
         format!(
-            "high delays are more frequent at some times than at others (probability by chance {:.3})",
+            "high delays are more frequent at some times than at others (probability of this by chance: {:.3})",
             best.counts_chance
         )
     } else {
         format!(
-            "high delays are larger at some times than at others (probability by chance {:.3})",
+            "high delays are larger at some times than at others (probability of this by chance: {:.3})",
             best.sizes_chance
         )
     };

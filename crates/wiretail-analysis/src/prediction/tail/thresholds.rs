@@ -11,8 +11,8 @@ use crate::stats::random::Random;
 
 /// Number of events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Limits on the exceedances of the lowest threshold: their number, and their share, as one packet in this
-/// many.
+/// Limits on the exceedances of the lowest threshold: their number, and their share, given as one packet in
+/// this number.
 const EXCEEDANCES_MAX: usize = 2000;
 const EXCEEDANCES_SHARE: u64 = 20;
 /// At most one exceedance in this number of runs. If there were more, independent exceedances would often
@@ -22,7 +22,8 @@ const RUNS_SHARE: u64 = 10;
 const FEWER: f64 = 0.85;
 /// A fit with a lower probability is rejected.
 pub const FIT_CHANCE: f64 = 0.05;
-/// Uneven events or a highest event with a lower probability are not attributed to chance.
+/// If uneven events or the highest event have a lower probability than this, they are not attributed to
+/// chance.
 pub const CHANCE: f64 = 0.01;
 
 /// Results for one threshold.
@@ -82,7 +83,7 @@ pub fn tried(delays: &Delays, run: u64, random: &mut Random) -> Result<Vec<Tried
         thresholds.into_iter().filter_map(|threshold| try_one(delays, threshold, run, random)).collect();
     if tried.is_empty() {
         return Err(format!(
-            "{count} packets have no threshold with at least {EVENTS_MIN} events and at most one exceedance in \
+            "for {count} packets, no threshold has at least {EVENTS_MIN} events and at most one exceedance in \
             {one_in} packets; a fit should have {EVENTS} events: measure longer"
         ));
     }

@@ -34,8 +34,8 @@ pub enum Tap {
 /// Settings of a live measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// Packets with a shorter delay than this are matched, in ns. After twice that time, a packet is known to
-    /// be lost.
+    /// Packets with a delay below this, in ns, are matched. After twice this time, a packet is known to be
+    /// lost.
     pub window_ns: i64,
     /// Packets sent in this initial time are left out, in ns.
     pub trim_ns: i64,

@@ -32,7 +32,7 @@ const SYSTEM: [&str; 8] = [
 /// Maximum number of symbolic links to follow in a path. A longer chain is treated as a loop.
 const LINKS_MAX: u32 = 40;
 /// Minimum ratio of the guest's memory to the size of its files. During unpacking, the archive and the
-/// unpacked files each need as much memory as the files are large. The remaining third is for the program.
+/// unpacked files each need as much memory as the size of the files. The remaining third is for the program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) fn build(guest: &Guest, kernel: &KernelImage) -> Result<OwnedFd, Host
     let size = tree.size();
     if size * MEMORY_SHARE > u64::from(guest.memory_mib) << 20 {
         let fault = format!(
-            "the files take {} MiB and the guest has {} MiB of memory; give the guest more than {} MiB, or fewer files",
+            "the files take {} MiB, but the guest has only {} MiB of memory; give it more than {} MiB, or fewer files",
             size >> 20,
             guest.memory_mib,
             (size * MEMORY_SHARE) >> 20

@@ -128,7 +128,7 @@ pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostErr
     });
     let _ = fs::remove_dir_all(&partial);
     moved?;
-    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package contains no kernel and modules"))
+    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package does not contain a kernel with modules"))
 }
 
 /// The versioned package that the metapackage depends on.

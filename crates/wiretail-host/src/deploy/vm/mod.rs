@@ -189,7 +189,7 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
 
 /// The kernel command line. The tuned parameters are the guest configuration of
 /// <https://github.com/gallenmu/latency-limbo> (`_includes/vm_bootparam_optimized.html`,
-/// `_includes/experiment/experiment.sh`) without parameters that only affect physical processors. With
+/// `_includes/experiment/experiment.sh`), except for parameters that affect only physical processors. With
 /// software emulation, `idle=poll` is also omitted, because a polling vCPU would occupy a host core that
 /// other emulation threads need.
 pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {

@@ -66,7 +66,7 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     Figure {
         id: "percentiles".to_owned(),
         title: "One-way delay by percentile".to_owned(),
-        caption: "Nines are equally spaced: 99.999\u{a0}% is one packet in 100\u{202f}000. A curve \
+        caption: "Nines are equally spaced: one packet in 100\u{202f}000 lies above 99.999\u{a0}%. A curve \
                   ends at its largest delay; dashed parts are based on fewer than ten packets."
             .to_owned(),
         x: Axis {

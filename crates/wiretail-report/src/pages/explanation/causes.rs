@@ -23,8 +23,8 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
     }
     page::section(m, "causes", "Effect of each cause", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Ranked by the value of {} without the cause: the time of the cause is removed from the service time \
-             of each packet, and packets queued behind that packet leave earlier by the same amount.",
+            "Ranked by the value of {} without the cause: the cause's time is subtracted from the service \
+             time of each packet, and the packets queued behind it leave earlier by the same amount.",
             name(rank_by(explanation))
         ));
         let order = ranked(explanation);
@@ -32,10 +32,10 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
             table(m, "Causes", &columns(explanation), rows(explanation, &order));
         });
         m.tag("p").class("rests").text(
-            "Percentiles in italics are based on fewer than ten packets. The share refers to the total excess \
-             delay of the tail's packets. Times a second and share of the core's time refer to the whole trial, \
-             with or without packets in the device. A dash marks an unknown value, for example for packets \
-             ahead, because they are the traffic itself.",
+            "Percentiles in italics are based on fewer than ten packets. The share refers to the total \
+             excess delay of the tail's packets. The last two columns refer to the whole trial, including \
+             the time without packets in the device. A dash marks an unknown value. For example, the value \
+             without packets ahead is unknown, because they are the traffic itself.",
         );
     });
     advice(m, page);
@@ -167,8 +167,9 @@ fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
         entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
     page::section(m, "remedies", "Mitigations", |m| {
         m.tag("p").class("hint").text(
-            "In the order of the table above. In brackets: the rule of \"wiretail host audit\" that checks a setting. \"wiretail host plan\" \
-             writes the files that apply most of them.",
+            "The order is that of the table above. Brackets contain the rule with which \"wiretail host \
+             audit\" checks the setting. \"wiretail host plan\" writes files that apply most of these \
+             settings.",
         );
         open.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
         if !more.is_empty() {

@@ -25,8 +25,9 @@ pub fn tail(prediction: &TailPrediction) -> String {
         schema: &prediction.schema,
         version: &prediction.wiretail_version,
         formula: Formula {
-            text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the generalised Pareto \
-                   distribution, fitted to events, which are delays above the threshold with few packets between them.",
+            text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the \
+                   generalised Pareto distribution, fitted to events. An event consists of delays above the \
+                   threshold with few packets between them.",
             page: "docs/kpi/extreme-values.md",
             source: (
                 "S. Coles, An Introduction to Statistical Modeling of Extreme Values (2001), chapters 4 and 5",

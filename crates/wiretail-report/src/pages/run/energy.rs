@@ -42,8 +42,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Why energy was not measured, if a reader may expect it; `None` if it was measured or if a source was
-/// requested explicitly.
+/// Why energy was not measured, if a reader may expect a measurement; `None` if energy was measured or if a
+/// source was requested explicitly.
 pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     let reason = |trial: &'a TrialRecord| {
         let energy = trial.energy.as_ref().filter(|energy| energy.source == EnergySource::None)?;
@@ -149,8 +149,9 @@ fn rests(page: &Page<'_>) -> String {
     }
     let mut text = sources.join(" ");
     text.push_str(
-        " Per million packets: energy while packets were sent, divided by the packets sent, including warm-up and lost packets. Above \
-         available: without the energy of the state Available over the same time.",
+        " Per million packets: energy while packets were sent, divided by the packets sent, including \
+         warm-up and lost packets. Above available: minus the energy that the state Available takes in the \
+         same time.",
     );
     text
 }

@@ -32,7 +32,7 @@ pub struct TraceInfo {
     pub start_ns: u64,
     /// Time at which the events were disabled, in ns of the trace clock.
     pub end_ns: u64,
-    /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packets are timestamped by
+    /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packet timestamps use
     /// CLOCK_REALTIME.
     pub clock_before: ClockOffset,
     /// Offset from the trace clock to CLOCK_REALTIME after the recording.

@@ -54,7 +54,7 @@ pub struct QueueingCalibration {
     /// Waits of isolated packets in addition to service and transfer, grouped by how long the server had been
     /// idle.
     pub wakes: Vec<WakeEvidence>,
-    /// Median gap between the packets of a burst when they are sent, in ns; null if no burst was sent.
+    /// Median gap between the packets of a burst at the time of sending, in ns; null if no burst was sent.
     pub spacing_ns: Option<f64>,
     /// Remarks about the calibration, for the reader.
     pub remarks: Vec<String>,
@@ -131,9 +131,9 @@ pub struct QueueingValidation {
     pub curve: Vec<ComparedPercentile>,
 }
 
-/// Comparison of measured delays with a simulation of the recorded arrivals of each trial and, if the trial
-/// lists them, its recorded stalls. Errors in this comparison are caused by the device; errors that appear only
-/// in the prediction are caused by the load generator and the machine.
+/// Comparison of measured delays with simulations, one for each trial. A simulation uses the trial's recorded
+/// arrivals and, if the trial lists them, its recorded stalls. Errors in this comparison are caused by the
+/// device; errors that appear only in the prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
     /// Whether recorded stalls of the device were replayed as well.

@@ -1,6 +1,6 @@
-//! `wiretail host prove`: measures the effect of a profile, and of each of its settings. Its trials are those
-//! of a run, in the same manifest. `ablation.json` records the configuration of each trial and the results;
-//! it is written after every trial, so that `--resume` can continue.
+//! `wiretail host prove`: measures the effect of a profile, and of each of its settings. Its trials are
+//! recorded in the manifest, like those of a run. `ablation.json` records the configuration of each trial and
+//! the results; it is written after every trial, so that `--resume` can continue.
 
 mod text;
 
@@ -146,7 +146,9 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     let assignment = CpuAssignment::assign(Path::new("/"), Topology::of(&bases[0]).middle, true)?;
     let cores = assignment.map(|assignment| assignment.quiet).filter(|quiet| !quiet.is_empty());
     let cores = cores
-        .ok_or_else(|| anyhow!("a profile isolates cores, which requires a machine with at least two"))?;
+        .ok_or_else(|| {
+            anyhow!("a profile isolates cores, which requires a machine with at least two cores")
+        })?;
     let plan = profile::here(profile, &cores)?;
     let mut factors = factors(&plan, &keys(&bases[0], profile));
     if let Some(unknown) =

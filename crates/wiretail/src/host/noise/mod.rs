@@ -82,7 +82,9 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
         );
     }
     if others.is_empty() {
-        noise.remarks.push("all cores are measured: this program's own threads also take them".to_owned());
+        noise.remarks.push(
+            "all cores are measured, so this program's own threads also take time from them".to_owned(),
+        );
     }
     live::keep_off(arguments.cores.cores().iter().map(|core| *core as usize));
     let (peers, missing) = if arguments.compare { peers::available() } else { Default::default() };
@@ -117,7 +119,7 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     }
     if logs.iter().any(|(_, log)| log.gaps() > log.kept().len() as u64) {
         noise.remarks.push(
-            "not all gaps were recorded individually: of the short ones, only the first; the floor is accurate to 5 %"
+            "only the first of the short gaps were recorded individually; the floor is accurate to 5 %"
                 .to_owned(),
         );
     }

@@ -46,7 +46,8 @@ fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()>
     writeln!(out, "\n  CORE {}: measured for {}, under {how}", core.core, duration(core.watched_ns as f64))?;
     writeln!(
         out,
-        "    {} gaps of {} or more ({:.1} per second), {} in total ({:.3} %), longest {}; {} of them to another thread",
+        "    {} gaps of {} or more ({:.1} per second), {} in total ({:.3} %), longest {}; in {} of the \
+         gaps, another thread ran",
         count(core.gaps),
         duration(noise.threshold_ns as f64),
         per_second(core.gaps, core),
@@ -92,7 +93,7 @@ fn floor(core: &CoreNoise) -> String {
         "; (?) based on fewer than ten gaps: measure longer"
     };
     format!(
-        "no forwarder on core {} can guarantee less than {}; worst case {}{doubt}",
+        "no forwarder on core {} can guarantee a delay below {}; worst case {}{doubt}",
         core.core,
         waits.join(", "),
         duration(core.longest_ns as f64)

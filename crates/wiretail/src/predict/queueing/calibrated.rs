@@ -165,7 +165,7 @@ fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     usual
 }
 
-/// Returns the median delay of a forwarder without work, in ns.
+/// Returns the median delay of a forwarder that does no work, in ns.
 fn baseline(text: &str) -> Result<f64> {
     let (trials, _) = choose(text)?;
     let mut delays = Vec::new();

@@ -26,7 +26,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Creates a replay for trials that repeat each other. The device has the load's batch size and release.
+    /// Creates a replay for the repeats of a trial. The device has the load's batch size and release.
     pub fn new(
         arguments: &'a QueueingArgs,
         model: &'a QueueingModel,

@@ -58,7 +58,7 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
     let high = found.service_ns.high.map_or("open".to_owned(), duration);
     writeln!(
         out,
-        "    service     median {} [{} ... {high}]: {} gaps, {} of them of a busy device",
+        "    service     median {} [{} ... {high}]: {} gaps, {} of them while the device was busy",
         duration(found.service_ns.value),
         duration(found.service_ns.low),
         count(found.gaps),
@@ -110,7 +110,10 @@ fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
         unsupported |= row(out, load)?;
     }
     if unsupported {
-        writeln!(out, "\n  ? too few packets: fewer than ten are beyond it; increase --packets")?;
+        writeln!(
+            out,
+            "\n  ? too few packets: fewer than ten are beyond this percentile; increase --packets"
+        )?;
     }
     if prediction.loads.iter().any(|load| load.overloaded) {
         writeln!(
@@ -195,7 +198,7 @@ fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::
     }
     replays(out, validations, width)?;
     if validations.iter().flat_map(|validation| &validation.percentiles).any(|one| !one.supported) {
-        writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
+        writeln!(out, "  ? fewer than ten measured packets are beyond this percentile: not judged")?;
     }
     Ok(())
 }
@@ -230,8 +233,8 @@ fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usiz
     if others > 0 {
         writeln!(
             out,
-            "  {others} predictions fail but their replays do not: the load generator or the machine behaved\n  \
-             differently than in the calibration, not the device"
+            "  {others} predictions fail but their replays do not: not the device, but the load generator\n  \
+             or the machine behaved differently than in the calibration"
         )?;
     }
     Ok(())

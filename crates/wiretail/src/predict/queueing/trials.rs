@@ -241,7 +241,7 @@ fn useless(one: &Chosen) -> Option<String> {
     }
     let faults = [dut.drop_every, dut.duplicate_every, dut.swap_every];
     if dut.delay.ns > 0 || faults.iter().any(|every| *every > 0) {
-        return Some("its device delays or drops on purpose".to_owned());
+        return Some("its device delays or drops packets on purpose".to_owned());
     }
     None
 }

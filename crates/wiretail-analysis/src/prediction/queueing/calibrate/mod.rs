@@ -208,9 +208,9 @@ pub fn by_baseline(
         wakes: vec![],
         spacing_ns: spacing(observations),
         remarks: vec![
-            "weak evidence: the service time is the difference of two medians and is assumed to be constant; its \
-            spread and the interrupts are unknown, so the tail is missing. Measure bursts to determine both: \
-            experiments/prediction/queueing.toml"
+            "weak evidence: the service time is the difference between two medians and is assumed to be \
+            constant; its spread and the interrupts are unknown, so the tail is missing. Measure bursts to \
+            determine both: experiments/prediction/queueing.toml"
                 .to_owned(),
         ],
     };
