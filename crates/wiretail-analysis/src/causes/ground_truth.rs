@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use wiretail_schema::causes::CauseKind;
 use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interference, InterferenceKind};
 
-/// Only packets with a higher excess delay than this are judged, in ns.
+/// Excess delay in ns above which packets are judged.
 pub const LATE_NS: u64 = 20_000;
-/// Interference may reach the device up to this many ns before the injector has read the clock.
+/// Interference may reach the device up to this many ns before the injector reads the clock.
 pub const BEFORE_NS: i64 = 5_000;
 /// Time after an interference event during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;

@@ -1,7 +1,7 @@
-//! Aligns interrupt counters with stalls, to find the counter and the core that counted interrupts whenever
-//! the stalls occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two
-//! clocks is fitted. The significance of a fit is the probability of an equally good fit by chance. Formula
-//! and limits: `docs/kpi/weak-evidence.md`.
+//! Aligns interrupt counters with stalls, to find out which counter, on which core, rose whenever a stall
+//! occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two clocks is
+//! fitted. The significance of a fit is the probability of an equally good fit by chance. Formula and limits:
+//! `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use wiretail_schema::causes::capture::{
 };
 use wiretail_schema::random::Random;
 
-/// Maximum number of arrangements that are all tried. If there are more, [`DRAWN`] random ones are tried.
+/// Up to this number, all arrangements are tried. If there are more, [`DRAWN`] random ones are tried instead.
 const ARRANGEMENTS: u64 = 200_000;
 const DRAWN: u64 = 9_999;
 /// Number of stalls that are compared, largest first.
 const STALLS_MAX: usize = 20;
 
-/// Maximum distance between late packets of one stall.
+/// Maximum time between two late packets of the same stall.
 const APART_NS: i64 = 100_000_000;
 
 /// Groups packets with a delay of at least `threshold_ns` into stalls, in order of time, and keeps the `most`

@@ -7,7 +7,7 @@
 //! definition of matching. Unlike the rest, this module needs both captures in memory.
 //!
 //! Layers: [`Key`] is the part of a frame that the import keeps; [`mod@numeric`] is PostgreSQL's decimal
-//! division; [`mod@percentiles`] are the 275 percentiles; [`tables`] puts them together.
+//! division; [`mod@percentiles`] computes the 275 percentiles; [`tables`] puts them together.
 //!
 //! # Semantics
 //!

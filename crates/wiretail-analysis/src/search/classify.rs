@@ -23,7 +23,7 @@ pub(super) struct Question {
 /// Decision rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum By {
-    /// Total time in which the goal was missed: RFC 9971, appendix "Load Classification Code".
+    /// By the total time in which the goal was missed: RFC 9971, appendix "Load Classification Code".
     Sum {
         /// Goal duration sum, in ns.
         sum_ns: f64,

@@ -3,12 +3,12 @@
 //! Two configurations are compared within each repeat, in which both processed the same packets within
 //! minutes of each other, in a random order. If a setting has no effect, the sign of each difference depends
 //! only on this order. Whatever the distribution of the differences, the sum of the ranks of the positive
-//! ones then follows the distribution of Wilcoxon's signed-rank test, which is robust against outliers and
-//! uses the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the
-//! median of the Walsh averages, which are the means of all pairs of differences, including each difference
-//! with itself. Its interval extends from the k-th smallest to the k-th largest Walsh average. This inverts
-//! the test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if
-//! and only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
+//! ones then follows the distribution of Wilcoxon's signed-rank test, which is robust to outliers and uses
+//! the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the median of
+//! the Walsh averages, which are the means of all pairs of differences, including each difference with
+//! itself. Its interval extends from the k-th smallest to the k-th largest Walsh average. This inverts the
+//! test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if and
+//! only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
 //! symmetric; otherwise it is approximate.
 //!
 //! The more factors are tested, the more likely it is that one of them appears to have an effect by chance.
@@ -103,7 +103,7 @@ fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level
     })
 }
 
-/// Increase of a statistic if a factor is left out. `error` is the probability that the interval of the
+/// Increase in a statistic if a factor is left out. `error` is the probability that the interval for the
 /// increase is wrong.
 fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTrial], error: f64) -> Effect {
     let pairs: Vec<(Level, Level)> = without
@@ -309,7 +309,8 @@ mod tests {
         ablation(cost.len(), trials)
     }
 
-    /// Noise with outliers of a thousand times the normal range, from SplitMix64's mixing.
+    /// Noise with outliers a thousand times as large as the normal range, generated with SplitMix64's mixing
+    /// function.
     fn heavy(seed: u64) -> impl Fn(usize, u64) -> i64 {
         move |configuration, repeat| {
             let bits = [configuration as u64, repeat]

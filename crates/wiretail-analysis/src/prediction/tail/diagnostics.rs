@@ -8,7 +8,7 @@ use crate::stats::random::{Random, open_uniform, shuffle};
 
 /// Number of simulated measurements for the probability of a bad fit.
 const FITS: u32 = 99;
-/// If this many simulated fits are as bad, the fit is not rejected at 5 %.
+/// If this many simulated fits are as bad as the real one, the fit is not rejected at 5 %.
 const FITS_ENOUGH: u32 = 5;
 /// Number of permutations for the probability of uneven counts and sizes.
 const PERMUTATIONS: u32 = 999;
@@ -16,8 +16,8 @@ const PERMUTATIONS: u32 = 999;
 const BLOCKS: usize = 50;
 /// Number of simulated measurements for the probability of the highest event.
 const MAXIMA: u32 = 1999;
-/// Number of batches for the dispersion of the counts. It is as small as a variance permits, because each
-/// batch must be much longer than the clusters of events.
+/// Number of batches from which the dispersion of the counts is computed. It is as small as an estimate of
+/// the variance permits, because each batch must be much longer than the clusters of events.
 pub const BATCHES: usize = 5;
 
 /// Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.

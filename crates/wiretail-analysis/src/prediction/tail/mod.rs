@@ -199,7 +199,7 @@ fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: 
     events.iter().filter(|event| event.highest_ns > level.level_ns).count() as u64
 }
 
-/// Duration of a measurement that has ten packets above each percentile: n (1 - p) >= 10.
+/// How long a measurement must be to have ten packets above each percentile: n (1 - p) >= 10.
 fn support(packets: u64, rate_pps: f64) -> Vec<Support> {
     let shares = PERCENTILES.iter().filter_map(|billionths| Share::from_billionths(*billionths));
     shares

@@ -12,7 +12,7 @@ use crate::metrics::worst::{Candidate, WorstTally};
 
 /// Tallies the matcher's outcomes until they are taken, one record at a time.
 pub(super) struct SecondTally {
-    /// Counters that go into the record unchanged. The record's other fields are filled when the record is
+    /// Counters that go into the record unchanged. The record's other fields are filled in when the record is
     /// taken.
     record: IntervalRecord,
     /// Number of packets per bucket of delays, up to the window.
@@ -32,7 +32,7 @@ pub(super) struct SecondTally {
     trim_ns: i64,
     /// First ingress timestamp; `i64::MIN` before the first packet.
     first_pre_ns: i64,
-    /// Time, in ns. Packets first seen before it are left out.
+    /// Time in ns; packets first seen before it are excluded.
     cut_ns: i64,
 }
 
