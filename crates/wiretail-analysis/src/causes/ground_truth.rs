@@ -8,8 +8,8 @@
 //! to wait and also belongs to the event, until [`DRAIN_NS`] after the event's end. A packet that arrives
 //! later finds the device free again and is delayed by something else.
 //!
-//! Two kinds of packets are not judged: packets that overlap the event for less than half of their excess
-//! delay, and packets that arrived so close after others that they had to wait anyway.
+//! Two kinds of packets are not judged: packets whose overlap with the event is less than half of their
+//! excess delay, and packets that arrived so soon after others that they had to wait anyway.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Aligns interrupt counters with stalls, to find out which counter, on which core, rose whenever a stall
 //! occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two clocks is
-//! fitted. The significance of a fit is the probability of an equally good fit by chance. Formula and limits:
-//! `docs/kpi/weak-evidence.md`.
+//! fitted. The significance of a fit is the probability that an equally good fit occurs by chance. Formula
+//! and limits: `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
 
@@ -162,8 +162,8 @@ impl Fitting<'_> {
         (first.min(other), first.max(other))
     }
 
-    /// Indices of the stalls that fall into intervals in which the counter rose, each with the index of its
-    /// interval. `risen` lists these intervals in ascending order.
+    /// Indices of the stalls that coincide with rises of the counter, each with the index of the interval in
+    /// which the counter rose. `risen` lists these intervals in ascending order.
     fn hit(&self, risen: &[usize], offset_s: f64) -> Vec<(usize, usize)> {
         let in_interval = |at: f64| {
             let interval = self.at_s.partition_point(|reading| *reading <= at).checked_sub(1)?;

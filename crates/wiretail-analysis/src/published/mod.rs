@@ -30,7 +30,7 @@
 //! - An empty key (a frame of at most twelve bytes) is a valid key, written `""`.
 //!
 //! Two definitions go beyond the SQL. Matches with equal latency and equal timestamps are ordered by key.
-//! Differences of timestamps that need more than 63 bits, for which PostgreSQL fails, are computed exactly.
+//! Timestamp differences that need more than 63 bits make PostgreSQL fail; here, they are computed exactly.
 
 pub mod key;
 pub mod numeric;

@@ -11,8 +11,8 @@
 //! - *Start.* The search starts at the highest rate. If that is too high, it continues at the rate that the
 //!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and then one step above that
 //!   rate.
-//! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side by steps
-//!   that double, with trials of the longer length, because shorter trials have already been considered.
+//! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side in steps
+//!   that double. The longer trial length is used, because shorter trials have already been considered.
 //! - *Several goals.* Each goal that is not finished in the phase requests the rates at which a trial would
 //!   bring it closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
 //!

@@ -1,6 +1,6 @@
-//! Detects the host's tick in a virtual machine: short pauses of the core without an event of the guest's
-//! kernel, at the frequency of another kernel's timer. A single pause is ambiguous; the phase of many pauses
-//! identifies the tick.
+//! Detects the host's tick in a virtual machine: short pauses of the core during which the guest's kernel
+//! records no event, and which recur at the frequency of another kernel's timer. A single pause is ambiguous;
+//! the phase of many pauses identifies the tick.
 
 /// Tick frequencies of kernels, in Hz (CONFIG_HZ of Linux).
 const TICKS_HZ: [u32; 4] = [100, 250, 300, 1000];
@@ -32,9 +32,9 @@ impl HostTick {
     /// Finds the tick that coincides with most of the short pauses `(from, to)`, if any. Times are in ns of
     /// the trace's clock.
     ///
-    /// The probability of a chance result is limited by Chernoff's bound: the number of pauses in a window of
-    /// this width is binomial. The bound is multiplied by the number of windows, frequencies and drifts
-    /// tried.
+    /// Chernoff's bound limits the probability that a result arises by chance: the number of pauses in a
+    /// window of this width is binomial. The bound is multiplied by the number of windows, frequencies and
+    /// drifts tried.
     pub fn find(pauses: &[(u64, u64)]) -> Option<Self> {
         let short: Vec<u64> =
             pauses.iter().filter(|(from, to)| to - from <= LENGTH_MAX_NS).map(|(from, _)| *from).collect();

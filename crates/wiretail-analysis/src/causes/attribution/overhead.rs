@@ -16,7 +16,7 @@ const GAPS_MIN: usize = 5;
 /// takes to read the clock.
 const PIECE_NS: u64 = 500;
 
-/// Heads and tails, indexed by the number of their edge.
+/// Heads and tails, indexed by edge number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overheads {
     /// Median and 95th percentile in ns, and the number of gaps they are based on.

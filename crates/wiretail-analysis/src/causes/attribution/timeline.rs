@@ -25,17 +25,17 @@ const SENDS_MAX: usize = 4096;
 /// A cause, identified by the numbers in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Raw {
-    /// A processor interrupt, by the number of its name.
+    /// A processor interrupt, identified by the number of its name.
     Vector(u32),
-    /// A device interrupt, by the number of its handler's name.
+    /// A device interrupt, identified by the number of its handler's name.
     Irq(u32),
-    /// A function queued by another core, by its address.
+    /// A function queued by another core, identified by its address.
     Call(u64),
-    /// A softirq, by the number of its name.
+    /// A softirq, identified by the number of its name.
     Softirq(u32),
     /// The non-maskable interrupt.
     Nmi,
-    /// Another task, by its thread ID.
+    /// Another task, identified by its thread ID.
     Task(i32),
     /// A task run by the fair server.
     FairServer(i32),
@@ -55,7 +55,7 @@ pub enum Raw {
     Burst(CpuLoad),
     /// The other packets of the batch.
     Batch,
-    /// Activity on the sending core, by the number of its cause.
+    /// Activity on the sending core, identified by the number of its cause.
     Feeding(u16),
     /// An unknown cause.
     Unknown,
@@ -86,7 +86,7 @@ impl CpuLoad {
 /// The event at the start or the end of an absence, which determines the overhead there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// A processor interrupt, by the number of its name.
+    /// A processor interrupt, identified by the number of its name.
     Vector(u32),
     /// A device interrupt, which has no tracepoint around its handler.
     Irq,

@@ -3,7 +3,7 @@
 //!
 //! 1. [`late`] finds packets that are late relative to their neighbors.
 //! 2. [`fold`] groups late packets by the residue of their position, or of a number in the packet.
-//! 3. [`spectrum`] finds any frequency by its phase, and the clock that an aliased frequency comes from.
+//! 3. [`spectrum`] finds any frequency by its phase, and the clock behind an aliased frequency.
 //! 4. [`find`] selects the better explanation and reports whether the other one is excluded. It then removes
 //!    the explained late packets and searches again.
 //!

@@ -139,8 +139,8 @@ pub struct Below<'a> {
     pub component: Component,
 }
 
-/// Lowest threshold that has enough events, evenly distributed over time, and above which two components fit:
-/// one up to the chosen threshold, and one above it.
+/// Lowest threshold above which there are enough events, evenly distributed over time, and above which two
+/// components fit: one up to the chosen threshold, and one above it.
 pub fn two_components<'a>(
     tried: &'a [Tried],
     chosen: &Tried,

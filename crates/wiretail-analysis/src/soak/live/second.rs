@@ -69,7 +69,7 @@ impl SecondTally {
         }
     }
 
-    /// Takes the record that started at `start_ns`, without its length and its taps.
+    /// Takes the record that started at `start_ns`. Its length and its taps are not filled in.
     pub(super) fn take(&mut self, start_ns: i64) -> IntervalRecord {
         let mut record = std::mem::replace(&mut self.record, empty(self.limits_ns.len()));
         // Three decimals of a ns suffice and keep the log short.

@@ -298,8 +298,8 @@ fn packets_of_a_burst_wait_for_each_other() {
 }
 
 proptest! {
-    /// A server that is sometimes interrupted by a timer or a CPU hog. Every late packet's excess is
-    /// explained completely by its interruptions.
+    /// A server that is sometimes interrupted by a timer or a CPU hog. The interruptions explain the excess
+    /// delay of every late packet completely.
     #[test]
     fn explains_simulated_server_completely(
         gaps in prop::collection::vec(3_000..40_000u64, 200..300),

@@ -26,9 +26,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// With this service time, the share of packets that are interrupted, among those that find the server
-    /// idle. A packet is interrupted if an interrupt is in progress when it arrives, or starts during its
-    /// service.
+    /// Share of interrupted packets among the packets that find the server idle, if service takes this long.
+    /// A packet is interrupted if an interrupt is in progress when it arrives, or starts during its service.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
         self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
     }

@@ -42,7 +42,7 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
     let transfer_ns = (at_smallest(&delays) - smallest_ns).max(-least_ns);
-    // Exclude packets that arrived while the server was still working on a packet that had departed.
+    // Exclude packets that arrived while the server was still working on a packet after its departure.
     let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
     let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
     idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
@@ -116,8 +116,8 @@ fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
 }
 
 /// Distribution of the wakeup time: delays minus service and transfer. Only the sum of wakeup and service is
-/// observed. The mean and the variance of the sum are the sums of the means and the variances of the parts,
-/// so the samples are scaled to the variance that remains for the wakeup.
+/// observed. Its mean and its variance are the sums of those of the two parts, so the samples are scaled to
+/// the variance that remains for the wakeup.
 fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
