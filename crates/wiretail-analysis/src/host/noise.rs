@@ -165,8 +165,8 @@ mod tests {
                 // Shortest wait, in whole ns, that at most this share of packets exceeds.
                 prop_assert!(more(value.wait_ns) <= beyond + 1e-6, "{value:?} {lengths:?}");
                 prop_assert!(value.wait_ns == 0 || more(value.wait_ns - 1) > beyond - 1e-6, "{value:?} {lengths:?}");
-                // The exact wait is not a whole number of ns, so the number of longer gaps is only known to
-                // be within a range.
+                // The exact wait is not a whole number of ns, so the number of longer gaps is known only to
+                // within a range.
                 let longer = |wait: u64| lengths.iter().filter(|(ns, _)| *ns > wait).map(|(_, n)| n).sum::<u64>();
                 prop_assert!(value.gaps_beyond >= longer(value.wait_ns));
                 prop_assert!(value.gaps_beyond <= longer(value.wait_ns.saturating_sub(1)));

@@ -68,9 +68,9 @@ pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     Ok(Deployment { inputs, capacity, against, searched: Vec::new() })
 }
 
-/// Compares the predicted capacity with the results of a search on the same device, for each loss goal. Goals
-/// for delay are skipped: delays grow before the device is overloaded, so the rate within a delay budget does
-/// not show the capacity.
+/// Compares the predicted capacity with the results of a search on the same device, for each loss goal. Delay
+/// goals are skipped: delays grow before the device is overloaded, so the rate within a delay budget does not
+/// show the capacity.
 pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidation> {
     let predicted = capacity.max_pps.value;
     let validation = |result: &GoalResult| {

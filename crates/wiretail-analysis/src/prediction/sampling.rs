@@ -16,7 +16,7 @@ const PS: f64 = 1e3;
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
 /// Interrupts are shifted by this time, in ns, and each service takes at least twice this time, so that
-/// rounding does not change the result of a tie. A packet that arrives at the start of an interrupt is
+/// rounding does not change the outcome of a tie. A packet that arrives at the start of an interrupt is
 /// delayed; a packet whose service ends at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 

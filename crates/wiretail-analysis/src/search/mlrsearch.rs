@@ -238,8 +238,8 @@ impl Place<'_> {
         }
     }
 
-    /// A step up from a rate that meets the goal. The step doubles with each rate close below that also meets
-    /// it.
+    /// A step up from a rate that meets the goal. The step doubles with each rate close below it that also
+    /// meets the goal.
     fn up(&self, lower: u64) -> u64 {
         let factor = factor(self.effort);
         let from = (lower as f64 * doubled(factor, STEPS)) as u64;
@@ -247,8 +247,8 @@ impl Place<'_> {
         ((lower as f64 / step) as u64).max(lower + 1)
     }
 
-    /// A step down from a rate that misses the goal. The step doubles with each rate close above that also
-    /// misses it.
+    /// A step down from a rate that misses the goal. The step doubles with each rate close above it that also
+    /// misses the goal.
     fn down(&self, upper: u64) -> u64 {
         let factor = factor(self.effort);
         let to = (upper as f64 / doubled(factor, STEPS)) as u64;

@@ -12,8 +12,8 @@ pub const NO_SENDER: u32 = u32::MAX;
 /// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
 /// Minimum time that a program runs between two absences, in ns. Spans that are closer together belong to one
-/// absence, because the kernel may continue with softirqs, the scheduler or the next interrupt when it leaves
-/// an interrupt.
+/// absence, because after an interrupt, the kernel may continue with softirqs, the scheduler or the next
+/// interrupt.
 pub const JOIN_NS: u64 = 1_500;
 /// Latest plausible time, in ns: 36 years. Later times come from damaged traces. Sums of two such times do
 /// not overflow.

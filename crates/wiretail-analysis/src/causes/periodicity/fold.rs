@@ -132,8 +132,8 @@ pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestA
 mod tests {
     use super::*;
 
-    /// Probability that at least `k` of `n` packets are among the `marked` ones, if they are drawn from `all`
-    /// without replacement.
+    /// Probability that at least `k` of `n` packets, drawn from `all` without replacement, are among the
+    /// `marked` ones.
     fn hypergeometric_tail(all: u64, marked: u64, n: u64, k: u64) -> f64 {
         let ln_choose =
             |n: u64, k: u64| -> f64 { (1..=k).map(|i| ((n - k + i) as f64).ln() - (i as f64).ln()).sum() };

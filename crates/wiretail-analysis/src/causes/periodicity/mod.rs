@@ -170,7 +170,8 @@ impl Search<'_> {
     }
 
     /// Finds the best residue over all numbers. Returns the index of the number, the residue, and the
-    /// probability of such a residue by chance. Returns `None` if the residue may have arisen by chance.
+    /// probability that such a residue arises by chance. Returns `None` if the residue may have arisen by
+    /// chance.
     fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
         let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
         let mut best: Option<(usize, BestResidue)> = None;

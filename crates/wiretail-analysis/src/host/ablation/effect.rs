@@ -2,13 +2,13 @@
 //!
 //! Two configurations are compared within each repeat, in which both processed the same packets within
 //! minutes of each other, in a random order. If a setting has no effect, the sign of each difference depends
-//! only on this order. Whatever the distribution of the differences, the sum of the ranks of the positive
-//! ones then follows the distribution of Wilcoxon's signed-rank test, which is robust to outliers and uses
-//! the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the median of
-//! the Walsh averages, which are the means of all pairs of differences, including each difference with
-//! itself. Its interval extends from the k-th smallest to the k-th largest Walsh average. This inverts the
-//! test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if and
-//! only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
+//! only on this order. Regardless of how the differences are distributed, the sum of the ranks of the
+//! positive ones then follows the distribution of Wilcoxon's signed-rank test, which is robust to outliers
+//! and uses the size of the differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the
+//! median of the Walsh averages, which are the means of all pairs of differences, including each difference
+//! with itself. Its interval extends from the k-th smallest to the k-th largest Walsh average. This inverts
+//! the test (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 if
+//! and only if the test detects an effect. The estimate is unbiased if the distribution of the differences is
 //! symmetric; otherwise it is approximate.
 //!
 //! The more factors are tested, the more likely it is that one of them appears to have an effect by chance.

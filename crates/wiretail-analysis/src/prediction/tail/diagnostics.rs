@@ -29,8 +29,8 @@ pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> 
     -(n as f64) - (0..n).map(term).sum::<f64>() / n as f64
 }
 
-/// Anderson-Darling statistic, and the probability of a value at least as large if the distribution holds.
-/// The tables for known parameters do not apply, because the parameters are estimated. The probability is
+/// Anderson-Darling statistic, and the probability of a value at least as large under the distribution. The
+/// tables for known parameters do not apply, because the parameters are estimated. The probability is
 /// therefore computed by parametric bootstrap. Simulated values are rounded to the timestamp granularity and
 /// spread over it like measured values. The simulation stops as soon as the probability exceeds 5 %.
 pub fn fit_chance<D: Distribution>(
