@@ -63,8 +63,8 @@ pub fn floor(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<FloorValue> {
     PERCENTILES.map(value).into_iter().chain([longest]).collect()
 }
 
-/// Shortest wait t such that the arrival times at which a packet waits longer than t add up to at most
-/// `beyond_ns`. Also returns the number of gaps longer than t.
+/// Shortest wait t for which the arrival times that cause a wait longer than t add up to at most `beyond_ns`.
+/// Also returns the number of gaps longer than t.
 fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     let (mut gaps, mut sum_ns) = (0, 0.0);
     for (length_ns, count) in lengths.iter().rev() {
@@ -79,7 +79,7 @@ fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     ((wait_ns - 1e-9).ceil() as u64, gaps)
 }
 
-/// Speed of a core, from percentiles of the duration of equal work, in ns.
+/// Speed of a core, computed from percentiles of the time, in ns, that the same work took.
 pub fn speed(runs: u64, [p10_ns, p50_ns, p90_ns]: [u64; 3]) -> Speed {
     let varies = p90_ns as f64 > SPEEDS * p10_ns as f64;
     Speed { runs, p10_ns, p50_ns, p90_ns, varies }
@@ -165,8 +165,8 @@ mod tests {
                 // Shortest wait, in whole ns, that at most this share of packets exceeds.
                 prop_assert!(more(value.wait_ns) <= beyond + 1e-6, "{value:?} {lengths:?}");
                 prop_assert!(value.wait_ns == 0 || more(value.wait_ns - 1) > beyond - 1e-6, "{value:?} {lengths:?}");
-                // The exact wait is not a whole number of ns, so the number of longer gaps is only known to
-                // be within a range.
+                // The exact wait is not a whole number of ns, so the number of longer gaps is known only to
+                // within a range.
                 let longer = |wait: u64| lengths.iter().filter(|(ns, _)| *ns > wait).map(|(_, n)| n).sum::<u64>();
                 prop_assert!(value.gaps_beyond >= longer(value.wait_ns));
                 prop_assert!(value.gaps_beyond <= longer(value.wait_ns.saturating_sub(1)));

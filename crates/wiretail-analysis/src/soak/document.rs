@@ -199,7 +199,7 @@ impl SoakTotals {
         }
     }
 
-    /// Findings about gaps and limits of the log.
+    /// Findings about gaps in the log, and about its limits.
     fn log_findings(&self, log: LogFacts, list: &mut Vec<Finding>) {
         let mut add = |severity, code: &str, message: String| {
             list.push(Finding { severity, code: code.to_owned(), message });

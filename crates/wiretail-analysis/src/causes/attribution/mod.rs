@@ -86,7 +86,8 @@ pub struct Inputs<'a> {
     pub evenly: bool,
     /// Number of worst packets that are listed.
     pub worst: usize,
-    /// Number of listed packets that get a timeline. The worst packets of as many incidents also get one.
+    /// Number of listed packets that get a timeline. The worst packets of the same number of incidents also
+    /// get one.
     pub timelines: usize,
 }
 

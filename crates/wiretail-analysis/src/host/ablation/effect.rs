@@ -96,7 +96,7 @@ fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level
     })
 }
 
-/// Increase of a statistic if a factor is left out. `error` is the probability that the interval of the
+/// Increase in a statistic if a factor is left out. `error` is the probability that the interval for the
 /// increase is wrong.
 fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTrial], error: f64) -> Effect {
     let pairs: Vec<(Level, Level)> = without
@@ -220,7 +220,8 @@ mod tests {
         ablation(cost.len(), trials)
     }
 
-    /// Noise with outliers of a thousand times the normal range, from SplitMix64's mixing.
+    /// Noise with outliers a thousand times as large as the normal range, generated with SplitMix64's mixing
+    /// function.
     fn heavy(seed: u64) -> impl Fn(usize, u64) -> i64 {
         move |configuration, repeat| {
             let bits = [configuration as u64, repeat]

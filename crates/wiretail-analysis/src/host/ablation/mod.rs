@@ -104,7 +104,7 @@ fn now(setting: &Setting) -> Option<&str> {
     }
 }
 
-/// Changes of a plan that trials cannot test, because they need a reboot or because another program applies
+/// Changes in a plan that trials cannot test, because they need a reboot or because another program applies
 /// them.
 pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     let is_later = |setting: &&Setting| {

@@ -1,8 +1,8 @@
 //! Mitigations per cause of delay: one entry per kind of cause, and separate entries for names that need
 //! different steps.
 //!
-//! If a host setting helps, the entry refers to the audit rule that checks the setting and explains its
-//! effect on the cause. The plan of a host cites the same rules. Only steps that no rule can check are
+//! If a host setting helps, the entry refers to the audit rule that checks this setting, and explains how the
+//! setting affects the cause. The plan of a host cites the same rules. Only steps that no rule can check are
 //! written out in the table.
 
 use wiretail_schema::causes::mitigation::{Mitigation, Source};

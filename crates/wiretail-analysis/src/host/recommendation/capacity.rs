@@ -37,7 +37,7 @@ struct Device<'s, 'a> {
     breaks_pps: Option<u64>,
     /// Rate at which the tail starts to rise.
     rises_pps: Option<u64>,
-    /// Highest rate that a search found to meet the delay budget.
+    /// Highest rate found by a search that meets the delay budget.
     keeps_pps: Option<u64>,
     /// Highest rate of a trial outside of searches.
     highest_pps: Option<u64>,

@@ -18,8 +18,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     for waiting in [Waits::Polls, Waits::Sleeps] {
         parts.extend(part(known, waiting, &kernels));
     }
-    // Parts that require a change take precedence over parts that do not apply, and those take precedence
-    // over parts that are already fulfilled.
+    // Parts that require a change take precedence over parts that do not apply, which take precedence over
+    // parts that are already fulfilled.
     let order = [Stand::Follow, Stand::DoesNotApply, Stand::AlreadySo];
     let stand = order.into_iter().find(|stand| parts.iter().any(|(one, _)| one == stand));
     let says = match parts.is_empty() {

@@ -1,8 +1,8 @@
 //! Percentiles over several trials under one load.
 //!
-//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value is the
-//! median over the trials. The interval extends from the lowest of their lower bounds to the highest of their
-//! upper bounds, so that it also covers variation between trials.
+//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value reported
+//! for several trials is the median of their values. Its interval extends from the lowest of the trials'
+//! lower bounds to the highest of their upper bounds, so that it also covers variation between trials.
 
 use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
 
@@ -48,7 +48,7 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     })
 }
 
-/// The given `percentiles` that all of these trials have.
+/// Those of the given `percentiles` that all of these trials have.
 pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
     percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
 }

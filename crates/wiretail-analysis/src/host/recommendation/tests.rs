@@ -41,7 +41,7 @@ fn nothing() -> Audit {
     audit(&HostRecord::default(), &Question::default(), "0")
 }
 
-/// Delays of about one microsecond, and for one packet in a hundred about `tail_ns`.
+/// Delays of about one microsecond, except for one packet in a hundred, which takes about `tail_ns`.
 fn summary(tail_ns: i64, lost: u64) -> Summary {
     let facts = CaptureFacts {
         path: String::new(),

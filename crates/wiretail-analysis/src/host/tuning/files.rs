@@ -38,7 +38,7 @@ const FIXED: &[Fixed] = &[
     fixed("/proc/sys/vm/swappiness", "swappiness", Some("60"), "10"),
 ];
 
-/// Maximum exit latency of idle states, in us. The optimized profile disables idle states with a longer one.
+/// Exit latency, in us, above which the optimized profile disables an idle state.
 const WAKE_US_MAX: u64 = 2;
 /// Maximum number of 2 MiB huge pages. A second limit is one eighth of the memory.
 const SMALL_PAGES_MAX: u64 = 1024;

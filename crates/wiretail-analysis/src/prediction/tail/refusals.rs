@@ -7,7 +7,8 @@ use super::events::EVENTS_MIN;
 use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
 use crate::stats::random::Random;
 
-/// A shape significantly above this has no variance: averages of past delays do not predict future ones.
+/// If the shape is significantly above this, the distribution has no variance, and averages of past delays do
+/// not predict future ones.
 const HEAVY: f64 = 0.5;
 
 /// Reason to refuse a prediction from a fit: the highest event is inconsistent with the others, or the tail
@@ -26,7 +27,7 @@ pub fn too_heavy(fit: &Fit, chosen: &Tried) -> Option<Refusal> {
     (!reason.is_empty()).then_some(Refusal { kind: RefusalKind::HeavyTailed, reason })
 }
 
-/// Reason, if the highest event is too improbable.
+/// Reason to refuse a prediction if the highest event is too improbable.
 fn stands_out(tried: &Tried, chance: f64) -> Option<String> {
     let threshold_ns = tried.candidate.threshold_ns;
     let highest_us = (threshold_ns + tried.ascending.last()?) * 1e-3;

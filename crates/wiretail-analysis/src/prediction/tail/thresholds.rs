@@ -18,12 +18,11 @@ const EXCEEDANCES_SHARE: u64 = 20;
 /// At most one exceedance in this number of runs. If there were more, independent exceedances would often
 /// form one event by chance.
 const RUNS_SHARE: u64 = 10;
-/// Factor between the exceedances of one threshold and the next.
+/// Factor between the numbers of exceedances of one threshold and the next.
 const FEWER: f64 = 0.85;
 /// A fit with a lower probability is rejected.
 pub const FIT_CHANCE: f64 = 0.05;
-/// If uneven events or the highest event have a lower probability than this, they are not attributed to
-/// chance.
+/// Below this probability, uneven events and the highest event are not attributed to chance.
 pub const CHANCE: f64 = 0.01;
 
 /// Results for one threshold.
@@ -43,7 +42,7 @@ impl Tried {
         self.candidate.fit_chance > FIT_CHANCE
     }
 
-    /// Whether number and size of the events are even over time.
+    /// Whether the number and the size of the events are evenly distributed over time.
     fn even(&self) -> bool {
         self.candidate.counts_chance >= CHANCE && self.candidate.sizes_chance >= CHANCE
     }
@@ -140,8 +139,8 @@ pub struct Below<'a> {
     pub component: Component,
 }
 
-/// Lowest threshold that has enough events, evenly distributed over time, and above which two components fit:
-/// one up to the chosen threshold, and one above it.
+/// Lowest threshold above which there are enough events, evenly distributed over time, and above which two
+/// components fit: one up to the chosen threshold, and one above it.
 pub fn two_components<'a>(
     tried: &'a [Tried],
     chosen: &Tried,

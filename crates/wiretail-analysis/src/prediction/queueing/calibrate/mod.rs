@@ -265,7 +265,7 @@ struct Isolated {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Gap {
     ns: f64,
-    /// Whether the second packet was sent in a burst with the first: it then waited regardless of earlier
+    /// Whether the second packet was sent in a burst with the first. If so, it waited regardless of earlier
     /// events.
     together: bool,
 }
