@@ -59,7 +59,7 @@ fn start_time(root: &Path, pid: i32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { after_name.nth(18)?.parse().ok() }
 }
 
-/// The processes whose network namespace is `inode`, except this one.
+/// Returns all other processes whose network namespace has this inode.
 fn inside(inode: u64) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

@@ -37,7 +37,7 @@ const PACKET_HEADER: usize = 28;
 pub(crate) struct Pcapng {
     big_endian: bool,
     sections: Sections,
-    /// Number of bytes still to be skipped of an irrelevant block.
+    /// Number of bytes of an irrelevant block that still have to be skipped.
     skip: u64,
 }
 
@@ -66,7 +66,7 @@ impl Pcapng {
         self.sections.interfaces()
     }
 
-    /// Packets that the requested interfaces lost so far, according to the file.
+    /// Number of packets lost so far on the requested interfaces, according to the file.
     pub(crate) fn dropped(&self) -> u64 {
         self.sections.dropped()
     }

@@ -124,7 +124,7 @@ impl Sections {
         self.get(interface).is_none_or(|description| description.is_wanted)
     }
 
-    /// Packets that the requested interfaces lost so far, according to the file.
+    /// Number of packets lost so far on the requested interfaces, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         let wanted = self.current.iter().filter(|description| description.is_wanted);
         wanted.fold(self.dropped_before, |sum, description| sum.saturating_add(description.dropped))

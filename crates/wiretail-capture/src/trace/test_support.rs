@@ -170,7 +170,7 @@ impl Pages {
     fn end_page(&mut self) {
         let (flags, lost) = (self.flags & 0xffff_ffff, self.flags >> 32);
         self.bytes.extend(self.start_ns.to_le_bytes());
-        // Sign-extended, as the kernel writes it.
+        // Sign-extended, like the value that the kernel writes.
         let extended = i64::from(flags as u32 as i32) as u64;
         self.bytes.extend((extended | self.page.len() as u64).to_le_bytes());
         let mut page = std::mem::take(&mut self.page);

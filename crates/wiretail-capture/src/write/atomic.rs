@@ -23,7 +23,7 @@ pub struct AtomicFile {
     file: Option<File>,
 }
 
-/// Makes the names of one process' temporary files unique.
+/// Makes the names of a process's temporary files unique.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl AtomicFile {

@@ -150,7 +150,7 @@ impl PacketSocket {
         self.set(SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
-    /// Receives frames for other addresses as well while the socket is open.
+    /// Also receives frames for other addresses while the socket is open.
     pub(crate) fn promiscuous(&self) -> io::Result<()> {
         // SAFETY: a structure of integers, for which zeros are valid.
         let mut membership: libc::packet_mreq = unsafe { std::mem::zeroed() };

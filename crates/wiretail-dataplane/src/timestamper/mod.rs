@@ -96,7 +96,7 @@ pub struct RingPlan {
 }
 
 impl RingPlan {
-    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, because
+    /// Time until a packet is certain to be available to the reader. It is longer than the timeout, because
     /// the kernel closes a block only at the second expiry of its timer.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
@@ -129,9 +129,9 @@ pub struct TapReport {
     pub drops: u64,
     /// Packets that the kernel counted but did not pass on in time. A trial is invalid if there are any.
     pub missing: u64,
-    /// Packets whose timestamp is from another source, included in `packets`: the kernel took it where it
-    /// copied the packet, about 100 ns later, or the NIC took none. They are passed on nevertheless, but a
-    /// trial with hardware timestamps must not use them.
+    /// Packets whose timestamp is from another source; they are included in `packets`. Either the kernel took
+    /// the timestamp where it copied the packet, about 100 ns later, or the NIC took none. They are passed on
+    /// nevertheless, but a trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
 

@@ -21,13 +21,13 @@ pub enum Change {
     Better,
     /// No difference beyond the tolerance.
     Same,
-    /// The data does not allow a choice between the other verdicts.
+    /// The data do not decide between the other verdicts.
     Unclear,
     /// Worse than the first result, with confidence.
     Worse,
 }
 
-/// Difference between one result and the first one in one quantity.
+/// Difference in one quantity between one result and the first one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
     /// This result minus the first one, in the row's unit.
@@ -72,7 +72,7 @@ pub fn comparison(title: &str, results: &[(String, Summary)], rows: &[Difference
     })
 }
 
-/// The percentile plots of all results in one figure, with the budgets common to all of them.
+/// The percentile plots of all results in one figure, with the budgets that all of them have.
 fn overlay(results: &[(String, Summary)]) -> Figure {
     let budgets = results.first().map_or(&[][..], |(_, s)| &s.verdicts);
     let shared = budgets.iter().filter(|v| {
@@ -121,8 +121,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The largest delay is the value of all percentiles beyond that of the second-largest
-/// delay, so it is drawn above the last share below 100 %.
+/// A result's curve. All percentiles beyond that of the second-largest delay have the largest delay as their
+/// value, so it is drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);

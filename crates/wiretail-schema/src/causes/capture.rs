@@ -25,7 +25,7 @@ pub struct CaptureExplanation {
     pub span_ns: i64,
     /// Median delay of the matched packets, in ns.
     pub median_ns: i64,
-    /// Packets with this delay or more, in ns, belong to a stall.
+    /// Packets with a delay of at least this value, in ns, belong to a stall.
     pub stall_above_ns: i64,
     /// The largest stalls, up to 100, in order of time.
     pub stalls: Vec<Stall>,
@@ -188,10 +188,10 @@ pub struct Recurrence {
     pub expected_inside: f64,
     /// Mean delay of packets inside the pattern minus mean delay of the others, in ns.
     pub mean_excess_ns: f64,
-    /// Upper bound on the probability that late packets at random times show an equally strong pattern of any
-    /// period.
+    /// Upper bound on the probability that packets late at random times show an equally strong pattern with
+    /// any period.
     pub false_alarm: f64,
-    /// Name of a known clock that has this frequency or a multiple of it; null if no known clock does.
+    /// Name of a known clock with this frequency or a multiple of it; null if there is none.
     pub clock: Option<String>,
     /// Packet position and packet fields whose value, modulo the period, is the same in all packets of the
     /// pattern.

@@ -150,7 +150,7 @@ fn against_all_spans(
     Ok(start.elapsed() / chosen.len().max(1) as u32)
 }
 
-/// Resets the peak of the resident set; if the kernel does not allow it, the peak of the whole program
+/// Resets the peak of the resident set; if the kernel does not allow this, the peak of the whole program run
 /// counts.
 fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");

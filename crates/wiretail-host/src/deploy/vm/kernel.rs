@@ -96,8 +96,8 @@ fn newest(folder: &Path, kind: Kernel) -> Option<KernelImage> {
     })
 }
 
-/// The newest kernel of this flavor in the cache. If there is none, downloads and unpacks the newest package
-/// in apt's package lists.
+/// Returns the newest kernel of this flavor in the cache. If the cache has none, downloads and unpacks the
+/// newest package in apt's package lists.
 ///
 /// # Errors
 /// Returns [`HostError::NotInstalled`], with the message from apt, if the download fails or a required

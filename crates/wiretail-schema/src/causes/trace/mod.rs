@@ -54,10 +54,10 @@ pub struct TraceInfo {
     pub remarks: Vec<String>,
     /// The files that hold the raw pages.
     pub streams: Vec<TraceStream>,
-    /// Thread IDs and names, as far as the kernel and /proc provided them.
+    /// Thread IDs and names, to the extent that the kernel and /proc provided them.
     pub tasks: Vec<(i32, String)>,
-    /// Function start addresses and function names, in ascending order. An excerpt of /proc/kallsyms with the
-    /// addresses that occur in the trace.
+    /// Function start addresses and function names, in ascending order. This is an excerpt from
+    /// /proc/kallsyms with the addresses that occur in the trace.
     #[serde(default)]
     pub symbols: Vec<(u64, String)>,
 }
@@ -79,7 +79,7 @@ impl ClockOffset {
     /// Whether one of the clocks was set between the two readings. Otherwise the offset is constant, because
     /// both clocks are slewed in the same way.
     pub fn stepped_until(self, later: ClockOffset) -> bool {
-        /// Largest difference between the fast clocks of two processors, in ns.
+        /// Largest difference between the fast clocks of any two processors, in ns.
         const SLACK_NS: u64 = 200;
         let limit = self.uncertainty_ns.saturating_add(later.uncertainty_ns).saturating_add(SLACK_NS);
         self.offset_ns.abs_diff(later.offset_ns) > limit

@@ -34,8 +34,8 @@ use crate::run::trial::session;
 use crate::run::{begin, insert, interrupted, new_run};
 use crate::traffic::live::stop_on_signals;
 
-/// Number of repeats in addition to the minimum for a confidence interval. They allow some repeats to
-/// contradict the others.
+/// Number of repeats beyond the minimum for a confidence interval. With them, some repeats may contradict the
+/// others.
 const SPARE_REPEATS: u64 = 15;
 /// Keys that differ between configurations, for the tables of the run's report.
 const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
@@ -219,7 +219,7 @@ fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
                 let trial = base.with(number, repeat, name, |settings| {
                     let configuration = &ablation.configurations[configuration];
                     apply(configuration, ablation.profile, &switched, &mut settings.host);
-                    // Stalls and delays of the generator are part of what is measured, so they do not
+                    // The generator's stalls and delays are part of what is measured, so they do not
                     // invalidate a trial.
                     settings.trial.late_share = Percent::ALL;
                     settings.trial.stall_share = Percent::ALL;

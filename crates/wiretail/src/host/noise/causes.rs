@@ -22,7 +22,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts to trace `cores`. The trace is drained on the core `drain`, which may be disturbed.
+    /// Starts tracing `cores`. The trace is drained on the core `drain`, which may be disturbed.
     ///
     /// # Errors
     /// Returns an error without root, if the kernel can't be traced, or if there is no space for the trace.

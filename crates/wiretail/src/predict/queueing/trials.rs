@@ -14,7 +14,7 @@ use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
 use crate::run::output::directory;
 use crate::run::output::packets::missing;
 
-/// Largest number of packets of a schedule that is generated packet by packet.
+/// Largest number of packets in a schedule that is generated packet by packet.
 const SCHEDULE_MAX: u64 = 10_000_000;
 /// Batch size of a device that has no such setting.
 const BATCH_DEFAULT: u64 = 32;
@@ -121,7 +121,7 @@ impl Chosen {
     /// if known.
     ///
     /// # Errors
-    /// Returns an error if the schedule is known from the recording only.
+    /// Returns an error if the schedule is known only from the recording.
     pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
         let duration_ns = self.trial.trial.duration.ns_unsigned();
         let rate_pps = self.rate_pps();
@@ -234,10 +234,10 @@ fn useless(one: &Chosen) -> Option<String> {
         return Some(reason.to_owned());
     }
     if one.trial.traffic.directions == Directions::Both {
-        return Some("packets were sent in both directions, and the model has one".to_owned());
+        return Some("packets were sent in both directions, but the model has only one".to_owned());
     }
     if dut.hops > 1 || dut.switch != SwitchKind::None {
-        return Some("packets crossed several devices, and the model has one".to_owned());
+        return Some("packets crossed several devices, but the model has only one".to_owned());
     }
     let faults = [dut.drop_every, dut.duplicate_every, dut.swap_every];
     if dut.delay.ns > 0 || faults.iter().any(|every| *every > 0) {

@@ -18,7 +18,7 @@ fn delay(event: &Value) -> i64 {
 }
 
 /// The published pair of captures with injected events. Its counter starts at 945. The second copy of packet
-/// 100 shifts the positions of the following packets by one.
+/// 100 shifts the positions of all following packets by one.
 #[test]
 fn finds_published_mutations() {
     let Some(captures) = shared_captures() else { return };
