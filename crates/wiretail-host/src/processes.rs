@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Identity of a process. No later process with the same PID and no process from before a reboot has the same
-/// identity.
+/// Identity of a process. It differs from the identity of any later process with the same PID, and of any
+/// process from before a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: i32,

@@ -52,8 +52,8 @@ impl Clock {
         }
     }
 
-    /// Rounds down to nanoseconds. A time that 64 bits of ns cannot represent is clamped to the last
-    /// representable one.
+    /// Rounds down to nanoseconds. A time that does not fit into 64 bits of ns is clamped to the last time
+    /// that does.
     #[inline(always)]
     pub(super) fn to_ns(self, ticks: u64) -> i64 {
         let ns = match self.ticks {

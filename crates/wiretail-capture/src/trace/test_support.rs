@@ -75,7 +75,7 @@ const EVENTS: &[(u16, &str, &str, &[FieldOf])] = &[
     (STACK, "ftrace", "kernel_stack", &[("int size", 8, 4, 1), ("unsigned long caller[8]", 16, 64, 0)]),
 ];
 
-/// The document of a trace with these files: processor, name and length of each.
+/// The document of a trace with these files, each given by its processor, name and length.
 pub fn info(streams: &[(u32, &str, usize)]) -> TraceInfo {
     let format = |(id, system, name, fields): &(u16, &str, &str, &[FieldOf])| {
         let lines = fields.iter().map(|(declaration, offset, size, signed)| {

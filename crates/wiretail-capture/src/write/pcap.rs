@@ -64,7 +64,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Writes the remaining records to the sink, flushes and returns it.
+    /// Writes the remaining records to the sink, flushes the sink and returns it.
     pub fn finish(mut self) -> io::Result<W> {
         self.empty_buffer()?;
         self.sink.flush()?;

@@ -136,8 +136,8 @@ impl<W: Write> PcapngWriter<W> {
         self.sink.flush()
     }
 
-    /// Writes the counters of each interface, in order, writes all buffered data to the sink, flushes and
-    /// returns it.
+    /// Writes the counters of each interface in order, then all buffered data, to the sink. Flushes the sink
+    /// and returns it.
     ///
     /// # Errors
     /// Returns errors of the sink.

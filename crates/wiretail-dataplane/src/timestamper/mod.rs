@@ -332,7 +332,7 @@ fn ask_for_hardware(socket: &PacketSocket, spec: &TapSpec<'_>) -> Result<(), Dat
 /// A classic BPF filter that rejects all packets.
 const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
-/// A classic BPF filter that accepts `snaplen` bytes of packets of one direction.
+/// A classic BPF filter that accepts `snaplen` bytes of each packet in one direction.
 fn filter(direction: Direction, snaplen: u16) -> [sock_filter; 4] {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

@@ -249,7 +249,7 @@ impl Meter {
     }
 
     /// Reads the counters at the start of a state. Has no effect on a command, which prints at times of its
-    /// own choice. Returns the start time in ns of the monotonic clock, taken before the reading.
+    /// own choice. Returns the start time on the monotonic clock in ns, taken before the reading.
     pub fn begin(&self) -> u64 {
         let now = now_ns();
         self.shared.log().read_counters();

@@ -55,7 +55,7 @@ pub struct TraceSpec {
     pub folder: PathBuf,
     /// Cores whose events are recorded.
     pub watched: CoreSet,
-    /// Whether to record the stacks of senders. This costs the sender some µs per event.
+    /// Whether to record the stacks of senders. This costs the sender a few µs per event.
     pub stacks: bool,
     /// Whether to record page faults.
     pub page_faults: bool,

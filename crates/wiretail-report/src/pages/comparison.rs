@@ -72,7 +72,7 @@ pub fn comparison(title: &str, results: &[(String, Summary)], rows: &[Difference
     })
 }
 
-/// The percentile plots of all results in one figure, with the budgets that all of them have.
+/// The percentile plots of all results in one figure, with the budgets that all results share.
 fn overlay(results: &[(String, Summary)]) -> Figure {
     let budgets = results.first().map_or(&[][..], |(_, s)| &s.verdicts);
     let shared = budgets.iter().filter(|v| {
@@ -121,8 +121,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. All percentiles beyond that of the second-largest delay have the largest delay as their
-/// value, so it is drawn above the last share below 100 %.
+/// A result's curve. Beyond the percentile of the second-largest delay, the value of every percentile is the
+/// largest delay. The largest delay is therefore drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);

@@ -42,7 +42,7 @@ pub struct Stall {
     pub at_ns: i64,
     /// Number of packets in the stall.
     pub packets: u64,
-    /// Highest delay in the stall, in ns.
+    /// Highest delay of a packet in the stall, in ns.
     pub max_delay_ns: i64,
 }
 
@@ -68,9 +68,9 @@ pub struct InterruptColumn {
 /// One reading of all interrupt counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptRow {
-    /// Time of the reading, in µs of the reader's own clock.
+    /// Time of the reading on the reader's own clock, in µs.
     pub at_us: i64,
-    /// Interrupts since boot, one count per column.
+    /// Number of interrupts since boot, one count per column.
     pub counts: Vec<u64>,
 }
 
@@ -105,7 +105,7 @@ pub struct CpuInterrupts {
 pub struct RisingCounter {
     /// Vector with its description.
     pub name: String,
-    /// Interrupts between the first reading and the last.
+    /// Number of interrupts between the first reading and the last.
     pub interrupts: u64,
     /// Mean number of interrupts per second.
     pub per_second: f64,
@@ -128,7 +128,7 @@ pub struct Alignment {
     pub offset_low_s: f64,
     /// Latest possible start of the capture on the counters' clock, in s.
     pub offset_high_s: f64,
-    /// Interrupts counted in the intervals that explain stalls.
+    /// Number of interrupts counted in the intervals that explain stalls.
     pub interrupts: u64,
     /// Probability that a counter that rises in the same number of random intervals fits at least as well at
     /// its best offset.

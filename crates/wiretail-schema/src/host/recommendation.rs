@@ -76,7 +76,7 @@ pub struct Recommendation {
     pub stand: Stand,
     /// Meaning for this host, in one or two sentences.
     pub says: String,
-    /// Evidence for the stand; empty if there is none.
+    /// Evidence for this state; empty if there is none.
     pub evidence: Vec<Evidence>,
     /// Steps to obtain more evidence.
     pub next: Vec<NextStep>,

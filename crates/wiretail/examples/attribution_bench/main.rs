@@ -25,7 +25,7 @@ use made_up::Trial;
 
 /// Largest number of packets that are listed and explained.
 const WORST: usize = 5000;
-/// Number of packets of the reference, which is too slow for all of them.
+/// Number of packets that the reference processes; it is too slow for all of them.
 const SUBSET: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -125,8 +125,8 @@ fn check(found: &TrialExplanation, packets: u64) {
     assert!(unknown < 0.1);
 }
 
-/// Returns the time to compare a packet with all spans of the device's core. The spans found must include
-/// those that the explanation reports.
+/// Returns how long it takes to compare a packet with all spans of the device's core. The spans found must
+/// include those that the explanation reports.
 fn against_all_spans(
     trial: &Trial,
     folder: &std::path::Path,

@@ -9,7 +9,7 @@ use wiretail_schema::causes::capture::{
 
 /// Largest number of printed stalls and alignments; JSON has all.
 const SHOWN: usize = 8;
-/// An alignment is marked as weak evidence if the probability that it occurs by chance is at least this high.
+/// An alignment is marked as weak evidence if it occurs by chance with at least this probability.
 const LIKELY: f64 = 0.01;
 
 /// Writes the whole explanation.

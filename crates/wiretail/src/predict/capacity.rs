@@ -127,8 +127,8 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, granularity_ns }))
 }
 
-/// Returns the interrupts of the device's core in its trial: from the trace if there is one, else from the
-/// counters and the given costs.
+/// Returns the interrupts of the device's core in its trial: from the trace if there is one, otherwise from
+/// the counters and the given costs.
 fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
     let file = path.join(&trial.directory).join(EXPLANATION_FILE);
     let shown = file.display();

@@ -106,7 +106,7 @@ pub fn ensure_kernel(kind: Kernel) -> Result<KernelImage, HostError> {
     fetch_kernel(kind, &[])
 }
 
-/// Same as [`ensure_kernel`], with additional apt options (apt.conf(5), command-line syntax).
+/// Same as [`ensure_kernel`], with additional apt options in command-line syntax (apt.conf(5)).
 ///
 /// # Errors
 /// Same as [`ensure_kernel`].

@@ -36,8 +36,8 @@ pub fn titled(what: &str, shared: &str) -> String {
     if shared.is_empty() { what.to_owned() } else { format!("{what}: {shared}") }
 }
 
-/// Draws the figures of a section, numbered through the page. If there are many, only the first ones are
-/// open.
+/// Draws the figures of a section, numbered consecutively across the page. If there are many, only the first
+/// ones are unfolded.
 pub fn draw(m: &mut Markup, figures: &[Figure], size: Size, open: usize, count: &mut usize) {
     let (shown, more) = figures.split_at(figures.len().min(open));
     granularity(m, shown, size, count);

@@ -28,9 +28,9 @@ pub struct TraceInfo {
     pub machine: String,
     /// The kernel's name for the clock of all trace timestamps: `mono`.
     pub clock: String,
-    /// Time at which all events were enabled, in ns of the trace clock.
+    /// Time on the trace clock at which all events were enabled, in ns.
     pub start_ns: u64,
-    /// Time at which the events were disabled, in ns of the trace clock.
+    /// Time on the trace clock at which the events were disabled, in ns.
     pub end_ns: u64,
     /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packet timestamps use
     /// CLOCK_REALTIME.
@@ -67,7 +67,7 @@ pub struct TraceInfo {
 /// together is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// Time of the reading, in ns of the trace clock.
+    /// Time of the reading on the trace clock, in ns.
     pub at_ns: u64,
     /// The offset, in ns.
     pub offset_ns: i64,

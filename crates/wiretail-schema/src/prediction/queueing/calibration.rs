@@ -151,9 +151,9 @@ pub struct ComparedPercentile {
     pub percentile: f64,
     /// Predicted value, in ns; the median if the load was simulated several times.
     pub predicted_ns: i64,
-    /// Lower bound, in ns. In one of twenty simulations of the load, the value is lower.
+    /// Lower bound, in ns: the value is lower in one of twenty simulations of the load.
     pub predicted_low_ns: i64,
-    /// Upper bound, in ns. In one of twenty simulations of the load, the value is higher.
+    /// Upper bound, in ns: the value is higher in one of twenty simulations of the load.
     pub predicted_high_ns: i64,
     /// Measured value, in ns; the median over repeats.
     pub measured_ns: i64,

@@ -74,7 +74,7 @@ impl Peer {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// Measures a core; `fifo` is the loop's real-time priority.
+    /// Runs the program on a core; `fifo` is the loop's real-time priority.
     ///
     /// # Errors
     /// Returns an error if the program fails, or prints an unknown format.

@@ -22,7 +22,7 @@ use crate::cli::predict::queueing::QueueingArgs;
 use crate::predict::capacity::traced;
 use crate::run::output::packets::{Crossed, of_job, of_trial};
 
-/// Packets in the form that the calibration takes.
+/// Packets in the form that the calibration expects.
 pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
@@ -46,7 +46,7 @@ impl Taken {
         Self { packets: packets.collect(), lost, burst }
     }
 
-    /// Returns the packets as an observation for the calibration.
+    /// Returns the packets as input for the calibration.
     pub fn seen(&self) -> Observation<'_> {
         Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
     }

@@ -137,7 +137,7 @@ impl Chosen {
                 Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
             }
             TrafficPattern::Constant => {
-                // A sender that can't keep up sends without gaps.
+                // A sender that can't keep up sends packets without gaps.
                 let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
                 Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
             }
@@ -211,7 +211,7 @@ fn is(record: &TrialRecord, wanted: &str) -> bool {
     matches(wanted, &record.name) || wanted.parse() == Ok(record.number)
 }
 
-/// Whether a name matches a pattern in which `*` matches any text.
+/// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
