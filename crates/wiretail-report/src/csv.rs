@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use wiretail_schema::summary::figure::{Figure, Series};
 
-/// Returns the figure's data as CSV. The columns are `series` and one per axis. Figures with such data also
-/// have columns for the bounds of the confidence interval, and for whether each point is supported. A bound
+/// Returns the figure's data as CSV. The columns are `series` and one per axis. If the figure has such data,
+/// further columns contain the bounds of the confidence interval and whether each point is supported. A bound
 /// that is missing from the data is an empty field.
 pub fn csv(figure: &Figure) -> String {
     let mut text = header(figure);

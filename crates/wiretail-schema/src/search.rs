@@ -74,8 +74,8 @@ pub struct Effort {
     pub lowest: u64,
     /// Highest load that is tried.
     pub highest: u64,
-    /// Largest distance between the two bounds of a result, as a fraction of the upper bound. For the linear
-    /// search, a fraction of the highest rate.
+    /// Largest accepted distance between the two bounds of a result, as a fraction of the upper bound. For
+    /// the linear search, a fraction of the highest rate.
     pub width: f64,
     /// Length of a full trial, in ns: the "goal final trial duration" of RFC 9971.
     pub full_ns: u64,
@@ -84,8 +84,8 @@ pub struct Effort {
     /// Number of full trials that decide whether a load meets a goal: the "goal duration sum" of RFC 9971, in
     /// full trials. The binary search uses `verify` instead.
     pub trials: u64,
-    /// Fraction of the full trials at a load, by time, that may miss the goal: the "goal exceed ratio" of RFC
-    /// 9971.
+    /// Fraction of the full trials at a load, weighted by duration, that may miss the goal: the "goal exceed
+    /// ratio" of RFC 9971.
     pub exceed: f64,
     /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS
     /// NFV-TST 009.

@@ -1,5 +1,5 @@
 //! Detects the format of a capture by its magic number. The two formats without a magic number are detected
-//! by plausible first records.
+//! by checking whether the first records are plausible.
 
 use super::compression::Compression;
 use super::erf::Erf;
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Number of packets that the tap lost so far, according to the file.
+    /// Number of packets that the tap has lost so far, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.dropped(),
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Number of bytes still to be skipped of an irrelevant block.
+    /// Number of bytes of an irrelevant block that still have to be skipped.
     pub(super) fn skipping(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.skipping(),

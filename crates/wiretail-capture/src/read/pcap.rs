@@ -127,8 +127,8 @@ impl Pcap {
             left = next;
             decoded.frames += 1;
             let ts_ns = i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.tick_ns);
-            // Some writers record a captured length above the wire length. The captured bytes exist, so the
-            // larger length is used.
+            // Some writers record a captured length greater than the wire length. The captured bytes exist,
+            // so the larger length is used.
             let (wire_len, data) = strip_fcs(wire_len.max(caplen), data, self.fcs_len);
             sink(&Frame { ts_ns, interface: 0, link: self.link, wire_len, data });
         }

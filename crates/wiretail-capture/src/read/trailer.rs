@@ -10,7 +10,7 @@ use super::Frame;
 pub(super) const RESOLUTION_NS: f64 = 1.0;
 pub(super) const CLOCK_SOURCE: &str = "NIC, timestamp after each frame (libmoon trailer)";
 
-/// Number of initial frames without a timestamp after which the capture is considered to have no trailers.
+/// If this many initial frames have no timestamp, the capture is considered to have no trailers.
 const PATIENCE: u64 = 1000;
 
 /// Shortest frame that can carry a timestamp: an Ethernet header and the trailer.

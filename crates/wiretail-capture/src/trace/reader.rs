@@ -83,7 +83,7 @@ impl Trace {
         &self.info
     }
 
-    /// Events of the document with an unsupported format; one sentence each.
+    /// Events in the document whose format is not supported; one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -40,7 +40,7 @@ pub struct CounterReading {
     pub late: u64,
     /// Packets that the kernel rejected.
     pub failed: u64,
-    /// Packets dropped at the receiving port for lack of room, as of the last reply to
+    /// Packets that the receiving port dropped for lack of room, as of the last reply to
     /// [`SharedCounters::ask`].
     pub dropped: u64,
     /// Packets longer than a slot. They were not sent.

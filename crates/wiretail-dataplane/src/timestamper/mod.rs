@@ -96,7 +96,7 @@ pub struct RingPlan {
 }
 
 impl RingPlan {
-    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, because
+    /// Time until a packet is certain to be available to the reader. It is longer than the timeout, because
     /// the kernel closes a block only at the second expiry of its timer.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
@@ -129,9 +129,9 @@ pub struct TapReport {
     pub drops: u64,
     /// Packets that the kernel counted but did not pass on in time. A trial is invalid if there are any.
     pub missing: u64,
-    /// Packets whose timestamp is from another source, included in `packets`: the kernel took it where it
-    /// copied the packet, about 100 ns later, or the NIC took none. They are passed on nevertheless, but a
-    /// trial with hardware timestamps must not use them.
+    /// Packets whose timestamp is from another source; they are included in `packets`. Either the kernel took
+    /// the timestamp where it copied the packet, about 100 ns later, or the NIC took none. They are passed on
+    /// nevertheless, but a trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
 
@@ -332,7 +332,7 @@ fn ask_for_hardware(socket: &PacketSocket, spec: &TapSpec<'_>) -> Result<(), Dat
 /// A classic BPF filter that rejects all packets.
 const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
-/// A classic BPF filter that accepts `snaplen` bytes of packets of one direction.
+/// A classic BPF filter that accepts `snaplen` bytes of each packet in one direction.
 fn filter(direction: Direction, snaplen: u16) -> [sock_filter; 4] {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

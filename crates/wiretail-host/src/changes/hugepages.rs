@@ -2,8 +2,8 @@
 //! Undoing subtracts the number that was added, because other programs and runs may reserve and release huge
 //! pages in the meantime.
 //!
-//! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
-//! belonged to no run before the addition, and adds a line once the pages have been added. If a run was
+//! The kernel does not record who reserved a page. The journal therefore stores the number of pages that did
+//! not belong to any run before the addition, and adds a line once the pages have been added. If a run was
 //! killed before it wrote that line, its pages are considered added only if the host still has at least
 //! `of_nobody + pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have
 //! added are kept, and a remark reports them.
@@ -63,7 +63,7 @@ pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
 pub(crate) struct Added {
     /// Number of pages that were to be added.
     pub pages: u64,
-    /// Number of pages that belonged to no run before the addition.
+    /// Number of pages that did not belong to any run before the addition.
     pub of_nobody: u64,
     /// Whether the addition is known to be complete. If false, the run may have been killed before it added
     /// the pages.
@@ -72,7 +72,7 @@ pub(crate) struct Added {
     pub of_others: u64,
 }
 
-/// Removes the added pages and no others. If pages are kept, returns a remark.
+/// Removes only the added pages. If pages are kept, returns a remark.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the kernel rejects the new number.
@@ -127,8 +127,8 @@ mod tests {
         is(10);
     }
 
-    /// Simulates runs that were killed at each point of their addition. Another run adds the same number of
-    /// pages or a different number, before or after the killed run. This other run either ends before the
+    /// Simulates runs that were killed at each point of the addition. Another run adds the same or a
+    /// different number of pages, before or after the killed run. This other run either ends before the
     /// cleanup or is still alive during it.
     #[test]
     fn cleaning_killed_run_removes_exactly_its_pages() {

@@ -22,7 +22,7 @@ use crate::step::{Plan, Step};
 
 /// Default folder for journals.
 pub const JOURNAL_FOLDER: &str = "/run/wiretail";
-/// Folder for the journal of permanent changes. It is on disk, and `wiretail clean` ignores it.
+/// Folder for the journal of permanent changes. This folder is on disk, and `wiretail clean` ignores it.
 pub const KEPT_FOLDER: &str = "/var/lib/wiretail/host";
 /// Format version of the journal.
 pub(crate) const FORMAT: u32 = 1;
@@ -52,7 +52,7 @@ pub(crate) enum Line {
 /// Result of [`Journal::undo_all`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// Number of steps undone.
+    /// Number of steps that were undone.
     pub steps: usize,
     /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
@@ -110,7 +110,7 @@ impl Journal {
         }
     }
 
-    /// Takes over the journal of a dead run. The caller must hold the lock on the file.
+    /// Takes over a dead run's journal. The caller must hold the lock on the file.
     pub(crate) fn adopt(path: PathBuf, file: File, run: String, steps: Vec<(Step, Before)>) -> Self {
         Journal { path, file, run, steps, is_kept: false }
     }

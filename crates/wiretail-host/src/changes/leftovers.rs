@@ -45,7 +45,7 @@ pub struct CleanReport {
     pub cleaned: Vec<(Leftover, Undone)>,
     /// Living runs. They were not touched.
     pub living: Vec<Leftover>,
-    /// Failures. The journals involved are kept.
+    /// Failures. The journals of these runs are kept.
     pub faults: Vec<HostError>,
 }
 
@@ -195,7 +195,7 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 mod tests {
     use super::*;
 
-    /// Creates the journal of a dead run. It is copied from the journal of a run that has not undone its
+    /// Creates the journal of a dead run. The journal is copied from that of a run that has not undone its
     /// steps yet.
     fn dead(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
         let setting = folder.join("setting");

@@ -39,7 +39,7 @@ pub struct Workload {
     pub argv: Vec<String>,
     /// The environment variables, in addition to `PATH`. No other variable is inherited.
     pub env: Vec<(String, String)>,
-    /// The working directory. It has the same path inside, and is readable and writable.
+    /// The working directory. It has the same path inside, where it is readable and writable.
     pub directory: PathBuf,
     /// Additional files or folders that the program reads, at the same paths inside. System folders are
     /// always available.

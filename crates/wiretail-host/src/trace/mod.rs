@@ -41,7 +41,7 @@ use drain::{Drain, Source};
 use events::Wanted;
 pub use symbols::symbols;
 
-/// Interval between drains. 16 MiB hold about 700,000 events, more than a core produces in 20 ms.
+/// Interval between drains. 16 MiB hold about 700,000 events, which is more than a core produces in 20 ms.
 pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 /// Default buffer size of a watched core, in KiB.
 pub const BUFFER_KIB: u32 = 16 << 10;
@@ -55,11 +55,11 @@ pub struct TraceSpec {
     pub folder: PathBuf,
     /// Cores whose events are recorded.
     pub watched: CoreSet,
-    /// Whether to record the stacks of senders. This costs the sender some µs per event.
+    /// Whether to record the stacks of senders. This costs the sender a few µs per event.
     pub stacks: bool,
     /// Whether to record page faults.
     pub page_faults: bool,
-    /// Buffer size of each watched core, in KiB. Buffers for sends have a quarter of this size.
+    /// Buffer size of each watched core, in KiB. Send buffers are a quarter of this size.
     pub buffer_kib: u32,
     /// Interval between drains.
     pub drain_every: Duration,

@@ -37,8 +37,8 @@ pub struct Ablation {
     pub configurations: Vec<Configuration>,
     /// Parts of the profile that cannot be tested: kernel command-line parameters and services.
     pub not_tried: Vec<String>,
-    /// Names of the loads, in the order of the experiment. Each trial of the experiment, without its repeats,
-    /// is a load.
+    /// Names of the loads, in the order of the experiment. Each trial of the experiment, not counting
+    /// repeats, is a load.
     pub loads: Vec<String>,
     /// All trials so far, in the order they were executed.
     pub trials: Vec<AblationTrial>,
@@ -160,7 +160,7 @@ impl Statistic {
 pub struct LoadResult {
     /// Load, as an index into [`Ablation::loads`].
     pub load: usize,
-    /// Median of each statistic over the valid trials of each configuration.
+    /// For each configuration, the median of each statistic over the valid trials.
     pub configurations: Vec<ConfigurationMedians>,
     /// Effect of all settings together: each statistic of the host as it is, minus that of the host with all
     /// settings.
@@ -191,7 +191,7 @@ pub struct FactorEffect {
     pub effects: Vec<Effect>,
 }
 
-/// Increase of a statistic when a factor is removed. Both trials belong to the same repeat and send the same
+/// Increase in a statistic when a factor is removed. Both trials belong to the same repeat and send the same
 /// packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {

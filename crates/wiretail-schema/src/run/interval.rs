@@ -107,7 +107,7 @@ pub struct IntervalRecord {
     pub start_ns: i64,
     /// Length of the interval, in ns; shorter if the measurement ended within it.
     pub length_ns: i64,
-    /// Sent packets with a decided fate: matched, negative, out of window or lost.
+    /// Sent packets whose fate is decided: matched, negative, out of window or lost.
     pub sent: u64,
     /// Packets that arrived within the window.
     pub matched: u64,
@@ -132,7 +132,7 @@ pub struct IntervalRecord {
     /// Further copies at egress.
     #[serde(skip_serializing_if = "is_zero")]
     pub duplicates_post: u64,
-    /// Packets in `lost` with a key that occurred again.
+    /// Packets in `lost` whose key occurred again.
     #[serde(skip_serializing_if = "is_zero")]
     pub reused: u64,
     /// Packets given up early because too many were in flight.

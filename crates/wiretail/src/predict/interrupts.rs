@@ -23,7 +23,7 @@ use crate::cli::predict::InterruptsArgs;
 
 /// Largest number of late packets that are listed and drawn.
 const WORST: usize = 5_000;
-/// Largest number of simulated packets, of 8 bytes each.
+/// Largest number of simulated packets; each takes 8 bytes.
 const PACKETS_MAX: u64 = 10_000_000;
 /// Largest number of simulated interrupts.
 const INTERRUPTS_MAX: f64 = 1e9;

@@ -17,7 +17,7 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::tail::TailArgs;
 
-/// Largest number of analyzed packets, of about 50 bytes each.
+/// Largest number of analyzed packets; each takes about 50 bytes.
 const PACKETS_MAX: usize = 1 << 26;
 
 /// Runs `wiretail predict tail`.
@@ -94,7 +94,7 @@ fn read(arguments: &TailArgs) -> Result<Read> {
         }),
     )?;
     if matched.len() > PACKETS_MAX {
-        bail!("more than {PACKETS_MAX} packets; split the captures; a part of them suffices");
+        bail!("more than {PACKETS_MAX} packets; split the captures; a part of them is enough");
     }
     matched.sort_unstable();
     let (clock, granularity_ns) = super::clock(&summary);
@@ -239,7 +239,7 @@ fn write_forecast(out: &mut impl Write, forecast: &Forecast) -> io::Result<()> {
     let percent = forecast.confidence * 100.0;
     writeln!(
         out,
-        "  EVENTS IN THE NEXT {} PACKETS; all bands hold jointly with {percent:.0} %",
+        "  EVENTS IN THE NEXT {} PACKETS; all bands hold jointly with {percent:.0} % confidence",
         count(forecast.packets)
     )?;
     for level in &forecast.levels {

@@ -71,8 +71,8 @@ impl Container {
         everybody.iter().find(is_program).copied()
     }
 
-    /// Permits real-time priority inside the container, without a separate runtime limit. Processes that are
-    /// started inside later inherit the permission from their parent.
+    /// Permits real-time priority inside the container, without a separate runtime limit. Processes started
+    /// inside afterwards inherit the permission from their parent.
     ///
     /// # Errors
     /// Returns [`HostError::System`] if the kernel rejects the move to the root cgroup.

@@ -38,7 +38,7 @@ pub fn comparison(title: &str, results: &[(String, Summary)], comparison: &Compa
     })
 }
 
-/// The percentile plots of all results in one figure, with the budgets common to all of them.
+/// The percentile plots of all results in one figure, with the budgets that all results share.
 fn overlay(results: &[(String, Summary)]) -> Figure {
     let budgets = results.first().map_or(&[][..], |(_, s)| &s.verdicts);
     let shared = budgets.iter().filter(|v| {
@@ -87,8 +87,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The largest delay is the value of all percentiles beyond that of the second-largest
-/// delay, so it is drawn above the last share below 100 %.
+/// A result's curve. Beyond the percentile of the second-largest delay, the value of every percentile is the
+/// largest delay. The largest delay is therefore drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);

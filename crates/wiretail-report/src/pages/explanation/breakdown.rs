@@ -75,7 +75,7 @@ impl Breakdown {
     }
 }
 
-/// Index of a certainty in the arrays of three.
+/// Index of a certainty in arrays with three entries.
 pub fn place(certainty: Certainty) -> usize {
     match certainty {
         Certainty::Observed => 0,

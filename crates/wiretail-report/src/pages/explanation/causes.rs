@@ -13,7 +13,7 @@ use crate::pages::page;
 
 /// Percentiles in the table. The causes are ranked by the first one that is available. 100 means the maximum.
 const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
-/// If a cause has a smaller share of the tail than this, its mitigations are folded.
+/// The mitigations of a cause are folded if its share of the tail is smaller than this.
 const OPEN_SHARE: f64 = 0.02;
 
 pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
@@ -175,7 +175,7 @@ fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
         if !more.is_empty() {
             m.tag("details").class("more").body(|m| {
                 m.tag("summary").text(format_args!(
-                    "{} with a small share of the tail",
+                    "{} with only a small share of the tail",
                     if more.len() == 1 {
                         "1 more, for a cause".to_owned()
                     } else {
@@ -223,8 +223,8 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
     m.line();
 }
 
-/// The value of a percentile without a cause. The result is `None` if the cause is other packets (ahead, or
-/// in the same batch), because they are part of the traffic and cannot be removed.
+/// The value that a percentile would have without a cause. It is `None` if the cause is other packets (ahead,
+/// or in the same batch), because they are part of the traffic and cannot be removed.
 fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
     let row = &explanation.causes[cause];
     let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);

@@ -128,7 +128,7 @@ const READING: [(&str, &str); 6] = [
         "modelled",
         "The processor (or the hypervisor) takes time before the first timestamp of an event and after its last one. \
       A loop that only reads the clock measured this time on this core for each kind of event (table below). \
-      The usual service time of packets ahead is modelled, too.",
+      The usual service time of the packets ahead is also modelled.",
     ),
     (
         "inferred",
@@ -137,7 +137,7 @@ const READING: [(&str, &str); 6] = [
     ("unexplained", "The remaining time. It is shown separately and not distributed over the causes."),
     (
         "queueing behind a packet",
-        "Time for which the packet waited because an earlier packet had been delayed. It is attributed to \
+        "Time that the packet waited because an earlier packet had been delayed. It is attributed to \
          the cause that delayed the earlier packet.",
     ),
 ];

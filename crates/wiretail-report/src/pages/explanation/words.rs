@@ -158,7 +158,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
     format!("{head}: {}", said.join(", "))
 }
 
-/// The cause of a part of a packet's excess delay, to be written after its time.
+/// The cause of a part of a packet's excess delay, worded to follow the part's duration.
 fn took(explanation: &TrialExplanation, part: &Part) -> String {
     let name = cause_and_sender(explanation, part.cause, part.sender);
     match part.queued {

@@ -320,8 +320,8 @@ fn rests(m: &mut Markup, model: &CapacityModel) {
         basis(m, rows);
     }
     if given > 0 {
-        m.tag("p").class("rests").text(
-            "For medians given as numbers, see their source for packets and clocks.",
-        );
+        m.tag("p")
+            .class("rests")
+            .text("For medians given as numbers, see their source for packets and clocks.");
     }
 }

@@ -1,4 +1,4 @@
-//! How well a distribution fits the tail: parameters and diagnostic figures.
+//! Goodness of fit of a tail distribution: parameters and diagnostic figures.
 
 use wiretail_schema::prediction::tail::{Candidate, Fit, FittedQuantile, Tail};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
@@ -107,7 +107,7 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
         let names = head(["threshold", "events", "shape ξ", "Anderson-Darling", "fit", "counts", "sizes"]);
         table(
             m,
-            "Probabilities that chance alone produces a fit this bad, or counts or sizes this uneven over \
+            "Probability that chance alone produces a fit this bad, or counts or sizes this uneven over \
              time",
             &names,
             rows,

@@ -94,7 +94,7 @@ fn exactly(pps: f64) -> String {
 fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
     let max = sampling
         .max_pps
-        .map_or_else(String::new, |max| format!("The core serves {} at most.", format::rate(max)));
+        .map_or_else(String::new, |max| format!("The core serves at most {}.", format::rate(max)));
     let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and \
                 the waits only show for how long packets arrived.";
     m.tag("div").class("cards").body(|m| {

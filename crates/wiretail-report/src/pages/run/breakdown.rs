@@ -1,4 +1,5 @@
-//! Breakdown of the delay into devices and infrastructure, and the delay that a device adds to the skeleton.
+//! Breakdown of the delay into devices and infrastructure, and the delay that a device adds to that of the
+//! skeleton.
 
 use std::borrow::Cow;
 

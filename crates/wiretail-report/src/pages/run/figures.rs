@@ -14,9 +14,9 @@ use crate::plot::Size;
 
 /// Full name of the factor that sets the number of packets sent back to back.
 const BURST: &str = "traffic.burst";
-/// Number of open figures in a section; further ones are folded.
+/// Number of unfolded figures in a section; further ones are folded.
 const OPEN: usize = 4;
-/// Shortest duration, in ns, of a trial that gets a figure of delay over time.
+/// Trials at least this long, in ns, get a figure of the delay over time.
 const SOAK_NS: i64 = 10_000_000_000;
 /// Maximum number of curves over time in one figure. Such curves are ragged, so only a few can be
 /// distinguished.
@@ -31,13 +31,13 @@ pub fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
 }
 
-/// Adds the settings that a figure's curves share to its title.
+/// Adds to a figure's title the settings that its curves share.
 pub fn titled(what: &str, shared: &str) -> String {
     if shared.is_empty() { what.to_owned() } else { format!("{what}: {shared}") }
 }
 
-/// Draws the figures of a section, numbered through the page. If there are many, only the first ones are
-/// open.
+/// Draws the figures of a section, numbered consecutively across the page. If there are many, only the first
+/// ones are unfolded.
 pub fn draw(m: &mut Markup, figures: &[Figure], size: Size, open: usize, count: &mut usize) {
     let (shown, more) = figures.split_at(figures.len().min(open));
     granularity(m, shown, size, count);

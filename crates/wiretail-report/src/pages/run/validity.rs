@@ -129,7 +129,7 @@ fn taps(m: &mut Markup, page: &Page<'_>) {
     table(m, "Taps: packets dropped by the capture itself are not loss of the device", &head(names), rows);
 }
 
-/// Device counters next to the numbers of packets that the surrounding taps saw.
+/// Device counters, next to the packet counts of the taps around the device.
 fn devices(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().flat_map(|trial| {
         trial.devices.iter().map(|device| {
@@ -200,7 +200,7 @@ fn accounting(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Filters by payload text, and the packets that they dropped.
+/// Filters that match a payload text, and the packets that they dropped.
 fn filtering(m: &mut Markup, page: &Page<'_>) {
     let names = ["trial", "packets", "marked", "marked and lost", "others lost", "exact"];
     let caption =
@@ -250,7 +250,7 @@ fn known(
     }
 }
 
-/// A cause as text, and its meaning for the reader.
+/// A cause as text, and what it means for the reader.
 fn meaning(cause: StallCause) -> (&'static str, &'static str) {
     match cause {
         StallCause::AllCoresPaused => (

@@ -22,7 +22,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts to trace `cores`. The trace is drained on the core `drain`, which may be disturbed.
+    /// Starts tracing `cores`. The trace is drained on the core `drain`, which may be disturbed.
     ///
     /// # Errors
     /// Returns an error without root, if the kernel can't be traced, or if there is no space for the trace.
@@ -32,10 +32,9 @@ impl Tracing {
             .context("--trace needs root; without --trace, gaps have lengths but no causes")?;
         let spec =
             TraceSpec { stacks: true, drain_core: drain, ..TraceSpec::new(folder.path(), cores.clone()) };
-        let recorder = Recorder::start(&mut journal, &spec)
-            .context(
-                "--trace: the kernel can't be traced; without --trace, gaps have lengths but no causes",
-            )?;
+        let recorder = Recorder::start(&mut journal, &spec).context(
+            "--trace: the kernel can't be traced; without --trace, gaps have lengths but no causes",
+        )?;
         Ok(Self { folder, journal, recorder })
     }
 

@@ -33,7 +33,7 @@ const LONGEST: usize = 20;
 const RUNS_MIN: u64 = 20;
 /// Seed of the times at which loops work; each loop derives its own.
 const SEED: u64 = 7;
-/// Interval between checks for the end of the measurement.
+/// How often the end of the measurement is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs `wiretail host noise`.
@@ -147,7 +147,7 @@ fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<V
                 Ok::<_, anyhow::Error>(log)
             };
             let thread = Builder::new().name(LOOP_THREAD.to_owned()).spawn_scoped(scope, work);
-            loops.push((*core, thread.context("a thread for the loop can't be created")?));
+            loops.push((*core, thread.context("the loop's thread can't be created")?));
         }
         while loops.iter().any(|(_, thread)| !thread.is_finished()) {
             thread::sleep(LOOK_EVERY);

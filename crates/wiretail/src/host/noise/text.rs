@@ -22,7 +22,7 @@ const PARTS: usize = 3;
 /// Writes the whole result.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, noise: &Noise) -> io::Result<()> {
     for core in &noise.cores {
         self::core(out, noise, core)?;
@@ -194,7 +194,7 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
         writeln!(out, "    {} gaps consist of parts too short to have a cause", count(found.gaps_unnamed))?;
     }
     if found.gaps_not_kept > 0 {
-        writeln!(out, "    {} gaps were only counted", count(found.gaps_not_kept))?;
+        writeln!(out, "    {} gaps were counted only by length", count(found.gaps_not_kept))?;
     }
     if let Some(steal_ns) = core.steal_ns.filter(|ns| *ns > 0) {
         writeln!(

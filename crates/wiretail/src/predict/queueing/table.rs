@@ -11,15 +11,15 @@ use wiretail_schema::prediction::queueing::{
 };
 use wiretail_schema::units::Duration;
 
-/// Largest number of printed reasons why trials were not validated.
+/// Largest number of reasons for skipped validations that are printed.
 const SKIPPED: usize = 4;
 /// Percentiles in the table; JSON has more.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// Writes everything; `skipped` has the reasons why trials were not validated.
+/// Writes everything; `skipped` lists the reasons why trials were not validated.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[String]) -> io::Result<()> {
     model(out, prediction)?;
     if let Some(calibration) = &prediction.calibration {

@@ -29,10 +29,8 @@ fn judge(view: &View<'_>) -> Judgement {
         .map(|(nic, _)| (*nic).to_owned())
         .collect();
     match able.is_empty() {
-        true => {
-            Judgement::improvable("no NIC of this host can timestamp packets; software does so later")
-                .effective("software")
-        }
+        true => Judgement::improvable("no NIC of this host can timestamp packets; software does so later")
+            .effective("software"),
         false => Judgement::good().effective(format!("hardware: {}", listed(&able))),
     }
 }
