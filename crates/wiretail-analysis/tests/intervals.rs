@@ -16,7 +16,7 @@ use wiretail_schema::summary::{Outcome, Percentile};
 /// A packet every 20 us: 50,000 per second.
 const GAP_NS: i64 = 20_000;
 /// Packets of the simulation that determines the true percentiles, as a multiple of those of a trial.
-const TRUTH: usize = 50;
+const LONG: usize = 50;
 
 /// How delays depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,8 +107,8 @@ fn seeds() -> u64 {
 }
 
 /// The true percentile: that of a much longer trial.
-fn truth(case: Case, percent: f64) -> i64 {
-    trial(case, u64::MAX, TRUTH * case.packets()).percentile(percent, false).value_ns
+fn true_percentile(case: Case, percent: f64) -> i64 {
+    trial(case, u64::MAX, LONG * case.packets()).percentile(percent, false).value_ns
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn intervals_cover_true_percentiles_of_dependent_packets() {
     for case in [Case::Independent, Case::Bursts, Case::OnOff] {
         let trials: Vec<Trial> = (0..seeds()).map(|seed| trial(case, seed, case.packets())).collect();
         for percent in [50.0, 99.0, 99.9] {
-            let truth = truth(case, percent);
+            let actual = true_percentile(case, percent);
             let mut values: Vec<i64> = trials.iter().map(|t| t.percentile(percent, false).value_ns).collect();
             values.sort_unstable();
             let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
             let oracle = (at(0.975) - at(0.025)) as f64;
-            let covers = |p: &Percentile| p.low_ns <= truth && p.high_ns.is_none_or(|high| high >= truth);
+            let covers = |p: &Percentile| p.low_ns <= actual && p.high_ns.is_none_or(|high| high >= actual);
             let width = |p: &Percentile| (p.high_ns.unwrap() - p.low_ns) as f64;
             let of = |dependent: bool| {
                 let found: Vec<Percentile> =
@@ -171,7 +171,7 @@ fn drift_is_reported_and_other_dependence_is_not() {
 fn verdicts_at_edge_of_budget_rarely_pass() {
     println!("case         packets   PASS    FAIL   today: PASS    FAIL");
     for case in [Case::Independent, Case::Bursts, Case::OnOff] {
-        let edge = truth(case, 99.9);
+        let edge = true_percentile(case, 99.9);
         for packets in [4_000, 20_000, 100_000, 400_000] {
             let trials: Vec<Trial> = (0..seeds()).map(|seed| trial(case, seed, packets)).collect();
             let share = |dependent: bool, outcome: Outcome| {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use wiretail_schema::causes::capture::{CAPTURE_EXPLANATION_SCHEMA, CaptureExplanation};
 use wiretail_schema::causes::{EXPLANATION_SCHEMA, RUN_EXPLANATION_SCHEMA, TrialExplanation};
+use wiretail_schema::comparison::Comparison;
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::host::ablation::{ABLATION_SCHEMA, Ablation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
@@ -76,6 +77,11 @@ fn summary_schema_is_current() {
 fn audit_schema_is_current() {
     compare(&docs("formats/audit.schema.json"), &pretty(&schemars::schema_for!(Audit)));
     assert_eq!(AUDIT_SCHEMA, "wiretail.audit/1");
+}
+
+#[test]
+fn comparison_schema_is_current() {
+    compare(&docs("formats/comparison.schema.json"), &pretty(&schemars::schema_for!(Comparison)));
 }
 
 #[test]

@@ -12,22 +12,23 @@ use wiretail_schema::comparison::{
 };
 use wiretail_schema::summary::Summary;
 
-use crate::stats::list::median_estimate;
+use crate::stats::list::{median, median_estimate};
 use crate::stats::ranks::{self, Design, Shift, holm, prediction_ranks, shift, smallest_p, trials_needed};
 
 /// Probability that at least one difference is reported although there is none.
 const ERROR: f64 = 0.05;
 /// Percentiles that are compared if every trial supports them. The median is always compared.
-const PERCENTILES: [f64; 5] = [50.0, 99.0, 99.9, 99.99, 99.999];
+pub const PERCENTILES: [f64; 5] = [50.0, 99.0, 99.9, 99.99, 99.999];
 
-/// One trial of a group.
+/// One trial of a group, or a run that counts as one.
 #[derive(Debug, Clone)]
 pub struct Trial<'a> {
     /// Path or name.
     pub name: String,
     /// Number of its repeat. Trials with the same number were made close together if the groups are interleaved.
     pub repeat: u64,
-    pub summary: &'a Summary,
+    /// Results. With several of them, the median of each statistic counts.
+    pub summaries: Vec<&'a Summary>,
 }
 
 /// A group of trials and its baseline.
@@ -49,8 +50,13 @@ struct Sample {
 }
 
 /// Compares all pairs of groups. Returns the comparisons and the number of tests.
-pub fn compare(pairs: &[GroupPair<'_>], tolerance: f64) -> (Vec<GroupComparison>, usize) {
-    let samples: Vec<(bool, Vec<Sample>)> = pairs.iter().map(|pair| (pair.paired, samples(pair))).collect();
+pub fn compare(
+    pairs: &[GroupPair<'_>],
+    percentiles: &[f64],
+    tolerance: f64,
+) -> (Vec<GroupComparison>, usize) {
+    let samples: Vec<(bool, Vec<Sample>)> =
+        pairs.iter().map(|pair| (pair.paired, samples(pair, percentiles))).collect();
     let (statistics, family) = judge(&samples, tolerance);
     let comparisons =
         pairs.iter().zip(samples.iter().zip(statistics)).map(|(pair, ((_, samples), statistics))| {
@@ -124,11 +130,15 @@ fn allowed(unit: LevelUnit, baseline: f64, tolerance: f64) -> f64 {
 }
 
 /// Statistics that both groups have.
-fn samples(pair: &GroupPair<'_>) -> Vec<Sample> {
+fn samples(pair: &GroupPair<'_>, percentiles: &[f64]) -> Vec<Sample> {
     let [baseline, other] = matched(pair);
     let sample = |statistic: String, unit, value: &dyn Fn(&Summary) -> Option<f64>| -> Option<Sample> {
-        let of =
-            |trials: &[&Summary]| trials.iter().map(|summary| value(summary)).collect::<Option<Vec<f64>>>();
+        let of_trial = |trial: &&Trial<'_>| {
+            let values =
+                trial.summaries.iter().map(|summary| value(summary)).collect::<Option<Vec<f64>>>()?;
+            median(values)
+        };
+        let of = |trials: &[&Trial<'_>]| trials.iter().map(of_trial).collect::<Option<Vec<f64>>>();
         let values = [of(&baseline)?, of(&other)?];
         values.iter().all(|values| !values.is_empty()).then_some(Sample { statistic, unit, values })
     };
@@ -139,23 +149,22 @@ fn samples(pair: &GroupPair<'_>) -> Vec<Sample> {
             (found.supported || percent == 50.0).then_some(found.value_ns as f64)
         })
     };
-    let mut samples: Vec<Sample> = PERCENTILES.iter().filter_map(|percent| percentile(*percent)).collect();
+    let mut samples: Vec<Sample> = percentiles.iter().filter_map(|percent| percentile(*percent)).collect();
     let loss = sample("loss ratio".to_owned(), LevelUnit::Ratio, &|summary| Some(summary.loss.ratio));
     // Without any loss, there is nothing to test.
     samples.extend(loss.filter(|loss| loss.values.iter().flatten().any(|ratio| *ratio > 0.0)));
     samples
 }
 
-/// Summaries of both groups. For paired groups, only the repeats that both have, in the same order.
-fn matched<'a>(pair: &GroupPair<'a>) -> [Vec<&'a Summary>; 2] {
+/// Trials of both groups. For paired groups, only the repeats that both have, in the same order.
+fn matched<'p, 'a>(pair: &'p GroupPair<'a>) -> [Vec<&'p Trial<'a>>; 2] {
     let [baseline, other] = &pair.trials;
-    let all = |trials: &[Trial<'a>]| trials.iter().map(|trial| trial.summary).collect();
     if !pair.paired {
-        return [all(baseline), all(other)];
+        return [baseline.iter().collect(), other.iter().collect()];
     }
     let both = baseline.iter().filter_map(|trial| {
         let partner = other.iter().find(|other| other.repeat == trial.repeat)?;
-        Some((trial.summary, partner.summary))
+        Some((trial, partner))
     });
     let (baseline, other) = both.unzip();
     [baseline, other]

@@ -269,8 +269,8 @@ fn reports_inconsistent_device() {
         trial
     });
     assert_eq!((results[0].lower, results[0].upper), (Some(29_500), Some(30_000)));
-    assert!(results[0].reason.contains("not consistent"), "{}", results[0].reason);
-    assert!(!results[1].reason.contains("not consistent"), "{}", results[1].reason);
+    assert!(results[0].reason.contains("is inconsistent"), "{}", results[0].reason);
+    assert!(!results[1].reason.contains("is inconsistent"), "{}", results[1].reason);
 }
 
 #[test]

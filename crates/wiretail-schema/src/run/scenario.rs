@@ -52,10 +52,10 @@ pub struct Place {
     /// The percentile, in ns: the median over the trials, or the lower middle value for an even number of
     /// trials.
     pub value_ns: i64,
-    /// Lowest of the lower bounds of the trials' 95 % confidence intervals, in ns.
+    /// Lower bound of the 95 % confidence interval of the median over the trials, in ns; with fewer than six
+    /// trials, the lowest value of a trial.
     pub low_ns: i64,
-    /// Highest of the upper bounds of the trials' 95 % confidence intervals, in ns; null if one of the
-    /// intervals has no upper bound.
+    /// Upper bound of this interval, in ns; with fewer than six trials, the highest value of a trial.
     pub high_ns: Option<i64>,
     /// Whether the percentile is supported in every trial used.
     pub supported: bool,

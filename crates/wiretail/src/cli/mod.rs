@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wiretail_capture::read::InterfaceChoice;
 use wiretail_schema::packet::FlowRule;
-use wiretail_schema::units::{Budget, Duration};
+use wiretail_schema::units::{Budget, Duration, Share};
 
 /// Measures, explains and predicts the tail latency of software packet processing.
 #[derive(Debug, Parser)]
@@ -304,7 +304,7 @@ pub struct CleanArgs {
 Examples:
   wiretail compare runs/ab                                # scenarios of one run with its first one
   wiretail compare runs/monday runs/tuesday               # scenarios of the same name in two runs
-  wiretail compare a1 a2 a3 a4 --against b1 b2 b3 b4      # two groups of single results
+  wiretail compare a1 a2 a3 a4 --against b1 b2 b3 b4      # two groups: of results, or of whole runs
   wiretail compare runs/ab --check --tolerance 5%         # for CI
 
 Exit code: 0 success; 2 error; with --check: 0 nothing is worse by more than the tolerance; 1 something is; 3
@@ -319,6 +319,11 @@ pub struct CompareArgs {
     /// Scenario of a run that the others are compared with; default: the first one
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
+    /// Percentile to compare, in percent; may be repeated. Default: 50, 99, 99.9, 99.99 and 99.999, if supported
+    ///
+    /// Fewer percentiles need fewer trials. Choose them before you look at the results.
+    #[arg(long = "percentile", value_name = "PERCENT")]
+    pub percentiles: Vec<Share>,
     /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,

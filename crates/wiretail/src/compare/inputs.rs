@@ -15,13 +15,14 @@ const RATE_DIFFERENCE_MAX: f64 = 0.1;
 /// Prefixes of the keys that describe the load; trials under different loads are not compared.
 const LOAD: [&str; 2] = ["traffic.", "trial.duration"];
 
-/// One trial.
+/// One trial, or a run that counts as one.
 pub struct TrialResult {
     /// Path, or name within its run.
     pub name: String,
     /// Repeat within its run; the position on the command line for a single result.
     pub repeat: u64,
-    pub summary: Summary,
+    /// One result, or those of a run's repeats.
+    pub summaries: Vec<Summary>,
 }
 
 /// Trials of the same device under the same load.
@@ -80,7 +81,9 @@ impl Inputs {
                 bail!("one result cannot be compared; expected several results, or a run directory")
             }
             (Sources::Results(a), Sources::Results(b)) => inputs.groups_of(a, b),
-            (Sources::Runs(a), Sources::Runs(b)) => inputs.between(vec![pooled(a), pooled(b)])?,
+            (Sources::Runs(a), Sources::Runs(b)) => {
+                inputs.between([pooled(a), pooled(b)].into_iter().flatten().collect())?
+            }
             _ => {
                 bail!("expected either results or run directories on both sides of --against, not a mixture")
             }
@@ -102,11 +105,11 @@ impl Inputs {
     /// A typical trial of each group: the one with the median p99.9.
     pub fn typical(&self) -> Vec<(String, Summary)> {
         let typical = |group: &TrialGroup| {
-            let at = |trial: &&TrialResult| trial.summary.delay.percentile(99.9).map_or(0, |p| p.value_ns);
-            let mut trials: Vec<&TrialResult> = group.trials.iter().collect();
-            trials.sort_by_key(at);
-            let trial = trials.get((trials.len().max(1) - 1) / 2)?;
-            Some((group.name.clone(), trial.summary.clone()))
+            let at = |summary: &&Summary| summary.delay.percentile(99.9).map_or(0, |p| p.value_ns);
+            let mut results: Vec<&Summary> = group.trials.iter().flat_map(|trial| &trial.summaries).collect();
+            results.sort_by_key(at);
+            let middle = results.get((results.len().max(1) - 1) / 2)?;
+            Some((group.name.clone(), (*middle).clone()))
         };
         self.groups.iter().filter_map(typical).collect()
     }
@@ -240,7 +243,8 @@ impl Inputs {
                 bail!("a group has no trials; expected at least one result on either side");
             }
             let rate = |group: &TrialGroup| {
-                let rates = group.trials.iter().map(|trial| trial.summary.pre.mean_rate_pps);
+                let rates =
+                    group.trials.iter().flat_map(|trial| &trial.summaries).map(|s| s.pre.mean_rate_pps);
                 wiretail_analysis::stats::list::median(rates).unwrap_or(0.0)
             };
             let (rate_a, rate_b) = (rate(a), rate(b));
@@ -287,10 +291,13 @@ fn split(sources: Vec<Source>) -> Result<Sources> {
     })
 }
 
-/// Puts the trials of scenarios with the same name in several runs together.
-fn pooled(runs: Vec<RunSource>) -> RunSource {
-    let mut runs = runs.into_iter();
-    let mut all = runs.next().unwrap_or_else(|| unreachable!("the caller has at least one run"));
+/// Makes groups whose trials are whole runs, because repeats of a run share the state of the host. A single run
+/// keeps its trials.
+fn pooled(runs: Vec<RunSource>) -> Option<RunSource> {
+    let several = runs.len() > 1;
+    let mut runs =
+        runs.into_iter().zip(1..).map(|(run, place)| if several { as_trials(run, place) } else { run });
+    let mut all = runs.next()?;
     for run in runs {
         for group in run.groups {
             match all.groups.iter_mut().find(|known| known.name == group.name) {
@@ -299,7 +306,16 @@ fn pooled(runs: Vec<RunSource>) -> RunSource {
             }
         }
     }
-    all
+    Some(all)
+}
+
+/// Turns each group of a run into one trial.
+fn as_trials(mut run: RunSource, place: u64) -> RunSource {
+    for group in &mut run.groups {
+        let summaries = group.trials.drain(..).flat_map(|trial| trial.summaries).collect();
+        group.trials = vec![TrialResult { name: run.path.display().to_string(), repeat: place, summaries }];
+    }
+    run
 }
 
 fn source(path: &Path, place: u64) -> Result<Source> {
@@ -307,7 +323,7 @@ fn source(path: &Path, place: u64) -> Result<Source> {
         return Ok(Source::Run(Box::new(run_source(path)?)));
     }
     let name = path.display().to_string().trim_end_matches('/').to_owned();
-    Ok(Source::Result(Box::new(TrialResult { name, repeat: place, summary: summary(path)? })))
+    Ok(Source::Result(Box::new(TrialResult { name, repeat: place, summaries: vec![summary(path)?] })))
 }
 
 fn run_source(path: &Path) -> Result<RunSource> {
@@ -321,7 +337,7 @@ fn run_source(path: &Path) -> Result<RunSource> {
         }
         let Some(summary) = directory::summary(path, trial, 0)? else { continue };
         let name = scenario(&run, trial);
-        let result = TrialResult { name: trial.name.clone(), repeat: trial.repeat, summary };
+        let result = TrialResult { name: trial.name.clone(), repeat: trial.repeat, summaries: vec![summary] };
         match groups.iter_mut().find(|group| group.name == name) {
             Some(group) => group.trials.push(result),
             None => groups.push(TrialGroup {

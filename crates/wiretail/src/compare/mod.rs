@@ -23,8 +23,12 @@ use crate::compare::inputs::{Inputs, TrialGroup};
 /// Returns an error if a result cannot be read, or if the groups cannot be compared.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let inputs = Inputs::read(arguments)?;
+    let percentiles = match &arguments.percentiles[..] {
+        [] => groups::PERCENTILES.to_vec(),
+        chosen => chosen.iter().map(|share| share.percent()).collect(),
+    };
     let pairs: Vec<GroupPair<'_>> = inputs.pairs.iter().map(|pair| group_pair(&inputs, pair)).collect();
-    let (comparisons, family) = groups::compare(&pairs, arguments.tolerance);
+    let (comparisons, family) = groups::compare(&pairs, &percentiles, arguments.tolerance);
     if comparisons.iter().all(|comparison| comparison.statistics.is_empty()) {
         bail!("the groups have no statistic in common; expected trials in which packets arrived");
     }
@@ -69,7 +73,7 @@ fn group_pair<'a>(inputs: &'a Inputs, (baseline, other): &(usize, usize)) -> Gro
         let trial = |trial: &'a inputs::TrialResult| Trial {
             name: trial.name.clone(),
             repeat: trial.repeat,
-            summary: &trial.summary,
+            summaries: trial.summaries.iter().collect(),
         };
         group.trials.iter().map(trial).collect()
     };

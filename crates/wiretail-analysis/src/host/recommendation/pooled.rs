@@ -1,12 +1,12 @@
 //! Percentiles over several trials under one load.
 //!
-//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value reported
-//! for several trials is the median of their values. Its interval extends from the lowest of the trials'
+//! The delays of repeats are not pooled. The value reported for several trials is the median of their values. Its interval extends from the lowest of the trials'
 //! lower bounds to the highest of their upper bounds, so that it also covers variation between trials.
 
 use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
+use wiretail_schema::summary::Percentile;
+use wiretail_schema::units::Share;
 
-use crate::comparison::ranking::of_repeats;
 use crate::host::recommendation::sample::Seen;
 
 /// The maximum, as a percentile.
@@ -45,6 +45,20 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
         packets,
         supported: found.supported,
         trials,
+    })
+}
+
+/// Combines the percentiles of repeats. The result is the median of their values, with an interval from their
+/// lowest bound to their highest. `None` without repeats.
+fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
+    repeats.sort_by_key(|p| p.value_ns);
+    let median = *Share::MEDIAN.of(&repeats)?;
+    let highs: Option<Vec<i64>> = repeats.iter().map(|p| p.high_ns).collect();
+    Some(Percentile {
+        low_ns: repeats.iter().map(|p| p.low_ns).min()?,
+        high_ns: highs.and_then(|highs| highs.into_iter().max()),
+        supported: repeats.iter().all(|p| p.supported),
+        ..median
     })
 }
 

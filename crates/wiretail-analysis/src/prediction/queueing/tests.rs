@@ -208,7 +208,7 @@ fn rejects_invalid_models_and_arrivals_by_name() {
     refused(&interrupted(beat(0.0, None)), &arrivals, "period");
     refused(&interrupted(beat(5000.0, Some(5000.0))), &arrivals, "phase");
     let poisson = |per_second| Interrupts::Poisson { per_second, length: length() };
-    refused(&interrupted(poisson(0.0)), &arrivals, "0 times per second");
+    refused(&interrupted(poisson(0.0)), &arrivals, "0 per second");
     let often = Interrupts::Poisson { per_second: 1e12, length: Length::Constant(0.0) };
     refused(&interrupted(often), &arrivals, "too many to simulate");
     let back = Interrupts::Recorded { spans: vec![(5.0, 1.0), (4.0, 1.0)] };

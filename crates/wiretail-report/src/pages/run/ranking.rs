@@ -27,8 +27,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     }
     page::section(m, "ranking", "Ranking", |m| {
         m.tag("p").class("hint").text(
-            "Devices under the same load, the fastest first. If 95\u{a0}% confidence intervals overlap, the order of the \
-             devices is uncertain and their ranks are ranges.",
+            "Devices under the same load, the fastest first. If the trials do not distinguish two devices with 95\u{a0}% confidence, \
+             their ranks are ranges: repeat the trials to narrow them.",
         );
         let (open, more) = loads.split_at(loads.len().min(OPEN));
         open.iter().for_each(|load| one(m, load));
@@ -39,11 +39,9 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             });
         }
         m.tag("p").class("rests").text(
-            "The whole device under test, valid trials only, with the interval below each percentile. The median \
-             over repeats is shown, and the interval extends from the lowest bound of all repeats to the \
-             highest; repeats are not pooled. Intervals assume that packets are independent. If one stall delays \
-             many packets, the intervals are too narrow; compare the repeats. Percentiles in italics are based \
-             on fewer than ten packets.",
+            "The whole device under test, valid trials only. The median over repeats is shown, with its 95\u{a0}% confidence interval, or \
+             with the range of the trials if there are fewer than six. Devices are distinguished by a rank test with the trial as unit; \
+             the p-values of a table are adjusted for its number of pairs. Percentiles in italics are based on fewer than ten packets.",
         );
     });
 }
