@@ -159,6 +159,7 @@ fn round(random: &mut Random) {
         packets: &packets,
         first_ns: time(random, 0) as i64,
         evenly: random.below(2) == 0,
+        paused_ns: random.below(1 << 20),
         worst: random.below(150) as usize,
         timelines: 10,
     };

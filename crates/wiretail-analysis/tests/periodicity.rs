@@ -4,6 +4,7 @@
 use wiretail_analysis::causes::periodicity::{Numbers, POSITION, Series, find, kernel_ticks};
 use wiretail_schema::causes::capture::{Follows, Recurrence};
 use wiretail_schema::random::Random;
+use wiretail_schema::run::pauses::Pauses;
 
 /// Packets with a gap of `gap_ns` and some jitter, or at random times if `poisson`. The delays have a tail, and
 /// `more` is added to them.
@@ -108,6 +109,36 @@ fn random_send_times_distinguish_clock_and_count() {
     let count = best(&series(60_000, 100_000.0, true, 9, late));
     assert_eq!((count.follows, count.period_packets), (Follows::Packets, 40.0), "{count:?}");
     assert!(count.reason.contains("not sent evenly"), "{}", count.reason);
+}
+
+/// A series of evenly sent packets with the pauses of a trial of 10 s.
+fn paused(seed: u64, more: impl Fn(u64, i64) -> i64) -> Series {
+    let pauses = Pauses::plan(10_000_000_000, 700_000_000, 103_217_000);
+    let with_pauses = |at: i64| at + at / pauses.sending_ns() as i64 * pauses.length_ns() as i64;
+    let mut series = series(100_000, 100_000.0, false, seed, |place, at| more(place, with_pauses(at)));
+    series.times_ns.iter_mut().for_each(|at| *at = with_pauses(*at));
+    series.paused_ns = pauses.total_ns() as i64;
+    series
+}
+
+#[test]
+fn pauses_are_no_pattern() {
+    for seed in 0..4 {
+        let found = find(&paused(seed, |_, _| 0), &kernel_ticks());
+        assert!((found.packets_per_second - 10_000.0).abs() < 0.1, "{}", found.packets_per_second);
+        assert_eq!(found.recurrences, []);
+    }
+}
+
+#[test]
+fn finds_clocks_and_counts_across_pauses() {
+    for (seed, hz) in [(1, 250.011), (2, 61.7)] {
+        let found = best(&paused(seed, |_, at| stopped(at, hz, 24_000.0)));
+        assert!((found.frequency_hz / hz - 1.0).abs() < 1e-3, "{hz}: {found:?}");
+        assert_eq!(found.follows, Follows::Clock, "{found:?}");
+    }
+    let found = best(&paused(3, |place, _| if place % 128 == 79 { 3_000 } else { 0 }));
+    assert_eq!((found.follows, found.period_packets), (Follows::Packets, 128.0), "{found:?}");
 }
 
 #[test]

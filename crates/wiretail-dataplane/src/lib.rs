@@ -17,7 +17,7 @@
 //! Supporting modules: [`port`] sends and receives frames, and `sys` contains all `unsafe` code.
 //! [`placement`] sets core, priority, memory and network namespace of a thread. [`clock`] reads the clocks.
 //! [`counters`] and `lateness` hold the counts of the loops, and `stalls` the times at which a loop lost its
-//! core. [`error`] defines the errors.
+//! core. `pauses` determines when the loops of a long trial sleep. [`error`] defines the errors.
 //!
 //! Invariants: between its first and last packet, a loop does not allocate, log or format, and makes no
 //! system calls except those that move packets. It only counts; other threads read the counters
@@ -37,6 +37,7 @@ pub mod skeleton;
 mod sys;
 pub mod timestamper;
 
+pub use clock::pauses::PauseClock;
 pub use clock::{ClockOffset, clock_offset, monotonic_ns, realtime_ns};
 pub use counters::lateness::Histogram;
 pub use counters::stalls::{STALL_NS, Stall, StallLog};

@@ -10,10 +10,11 @@ use std::time::Duration;
 use support::{Testbed, Trial, assert_nothing_lost, ids, injected_faults, on_a_testbed, run};
 use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, SNAPLEN};
 use wiretail_dataplane::{
-    Delay, Direction, Generator, GeneratorPlan, PacketTx, Pattern, PortKind, Release, RingPlan,
+    Delay, Direction, Generator, GeneratorPlan, PacketTx, Pattern, PauseClock, PortKind, Release, RingPlan,
     SharedCounters, Sizes, Skeleton, SkeletonPlan, TimestampSource, Timestamper, TxMode, TxPlan,
     read_signature,
 };
+use wiretail_schema::run::pauses::Pauses;
 
 #[test]
 fn all_packets_arrive_in_order_on_both_wires() {
@@ -72,6 +73,27 @@ fn delayed_packets_do_not_delay_others() {
         for (id, record) in ids(&outcome.post).into_iter().zip(&outcome.post) {
             let delay_ns = record.ts_ns - sent[&id];
             assert!(id % 50 != 49 || delay_ns >= ns as i64, "{id}: {delay_ns}");
+        }
+    });
+}
+
+/// A skeleton whose trial was not announced sleeps whenever it has no packet.
+#[test]
+fn packets_wake_a_resting_skeleton() {
+    on_a_testbed("packets_wake_a_resting_skeleton", |bed| {
+        for (port, every) in
+            [(PortKind::default(), 1 << 40), (PortKind::Xdp, 1 << 40), (PortKind::default(), 20)]
+        {
+            let packets = 1_000;
+            let mut trial = Trial::new(Pattern::Constant { rate_pps: 2_000 }, packets);
+            trial.skeleton.delay = (every < packets).then_some(Delay { ns: 3_000_000, every });
+            if port == PortKind::Xdp {
+                trial.forward_by_xdp();
+            }
+            trial.pauses = PauseClock::new(Pauses::plan(2_000_000_000, 1_000_000_000, 1_000_000));
+            let outcome = run(bed, &trial).unwrap();
+            assert_nothing_lost(&outcome, packets);
+            assert_eq!(outcome.skeleton.delayed, packets / every);
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Tests of whole pages and figures: external names never become markup, and figures with unusual numbers are
 //! still drawn.
 
+use wiretail_schema::run::pauses::Pause;
 use wiretail_schema::summary::Analysis;
 use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 
@@ -302,4 +303,17 @@ fn figure(mark: Mark, (xs, ys): (Scale, Scale), unit: Unit, values: &[f64]) -> F
             .map(|on| ReferenceLine { on, value: 50.0, label: "line".to_owned() })
             .to_vec(),
     }
+}
+
+#[test]
+fn run_page_states_pauses_of_trials() {
+    let mut sample = run::run(&PLAN, &numbers::summary(1, false).0, false);
+    assert!(!sample.page().contains("no packet was due"));
+    let pause = |start_ns: i64| Pause { start_ns, end_ns: start_ns + 100_000_000 };
+    let trials = sample.run.trials.len();
+    sample.run.trials[0].pauses = vec![pause(1), pause(700_000_001)];
+    let page = sample.page();
+    assert!(page.contains(&format!("1 of {trials} trials paused 2 times for ")), "{trials}");
+    sample.run.trials[1].pauses = vec![pause(1)];
+    assert!(sample.page().contains(&format!("2 of {trials} trials paused 1 to 2 times for ")));
 }

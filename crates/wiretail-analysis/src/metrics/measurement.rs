@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::summary::{Event, EventKind, Matching};
 
 use crate::matching::{GivenUp, Observer, Outcome, Sent};
@@ -163,6 +164,12 @@ impl Measurement {
         }
     }
 
+    /// Treats these pauses of the trial as absent.
+    #[must_use]
+    pub fn with_pauses(self, pauses: Pauses) -> Self {
+        Self { variation: VariationTally::with_pauses(pauses), ..self }
+    }
+
     #[inline]
     fn arrive(&mut self, sent: &Sent, post_ns: i64) {
         if let Some(overtaker) = self.reordering.arrive(sent.sequence) {
@@ -173,8 +180,7 @@ impl Measurement {
     #[inline(never)]
     fn reordered(&mut self, sent: &Sent, post_ns: i64, overtaker: u64) {
         self.flow(sent.flow).reordered += 1;
-        let overtaker_ns = self.variation.arrival_ns(overtaker);
-        self.reordering.late_by(overtaker_ns.map(|overtaker_ns| post_ns.saturating_sub(overtaker_ns)));
+        self.reordering.late_by(self.variation.late_ns(overtaker, post_ns));
         self.event(EventKind::Reordered, sent.key, Some(sent), Some(post_ns));
     }
 

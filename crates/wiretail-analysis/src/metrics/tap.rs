@@ -1,6 +1,7 @@
 //! Metrics of a single tap: rate, gaps and clock quality.
 
 use wiretail_schema::packet::Record;
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::summary::{Gaps, Second};
 
 use crate::stats::counts::Counts;
@@ -26,6 +27,10 @@ pub struct TapTally {
     /// Start and end time of the last packet's second, and its index in `seconds`.
     current: (i64, i64, usize),
     timestamps: Vec<i64>,
+    /// Pauses of the trial, on the tap's clock.
+    pauses: Pauses,
+    /// End of the first pause after the previous packet; `i64::MAX` if there is none.
+    pause_end_ns: i64,
 }
 
 impl Default for TapTally {
@@ -42,11 +47,19 @@ impl Default for TapTally {
             seconds: Vec::new(),
             current: (0, 0, 0),
             timestamps: Vec::new(),
+            pauses: Pauses::default(),
+            pause_end_ns: i64::MAX,
         }
     }
 }
 
 impl TapTally {
+    /// Creates a tally that treats these pauses of the trial, on the tap's clock, as absent. A gap across a pause
+    /// is left out, and seconds and rates count the time outside pauses.
+    pub fn with_pauses(pauses: Pauses) -> Self {
+        Self { pauses, ..Self::default() }
+    }
+
     /// Adds the next packets.
     pub fn take(&mut self, records: &[Record]) {
         let mut rest = records;
@@ -55,6 +68,7 @@ impl TapTally {
         {
             self.packets = 1;
             (self.first_ns, self.last_ns, self.before_ns) = (first.ts_ns, first.ts_ns, first.ts_ns);
+            self.await_pause();
             self.count_second(first.ts_ns);
             rest = others;
         }
@@ -66,7 +80,9 @@ impl TapTally {
         for record in rest {
             let gap = record.ts_ns.saturating_sub(self.before_ns);
             self.before_ns = record.ts_ns;
-            if gap > 0 {
+            if record.ts_ns >= self.pause_end_ns {
+                self.await_pause();
+            } else if gap > 0 {
                 self.gaps.add(gap);
             } else {
                 self.step_without_progress(gap);
@@ -90,9 +106,17 @@ impl TapTally {
             self.gaps.add(0);
         } else {
             self.backward += 1;
+            self.await_pause();
             self.max_backward_ns = self.max_backward_ns.max(gap.saturating_neg());
             self.first_ns = self.first_ns.min(self.before_ns);
         }
+    }
+
+    /// Finds the first pause that ends after the previous packet.
+    #[cold]
+    fn await_pause(&mut self) {
+        let next = self.pauses.get(self.pauses.ended(self.before_ns));
+        self.pause_end_ns = next.map_or(i64::MAX, |pause| pause.end_ns);
     }
 
     #[inline]
@@ -103,11 +127,12 @@ impl TapTally {
         self.seconds[self.current.2].packets += 1;
     }
 
-    /// Finds the second of a timestamp, counted from the first timestamp of the capture.
+    /// Finds the second of a timestamp, counted from the first timestamp of the capture without pauses.
     #[inline(never)]
     fn seek_second(&mut self, ts_ns: i64) {
         let origin = self.timestamps.first().copied().unwrap_or(self.first_ns);
-        let second = ts_ns.saturating_sub(origin).div_euclid(1_000_000_000);
+        let (origin, sent) = (self.pauses.sending_time(origin), self.pauses.sending_time(ts_ns));
+        let second = sent.saturating_sub(origin).div_euclid(1_000_000_000);
         let begin = origin.saturating_add(second.saturating_mul(1_000_000_000));
         let place = match self.seconds.binary_search_by_key(&second, |s| s.second) {
             Ok(place) => place,
@@ -117,7 +142,27 @@ impl TapTally {
             }
             Err(place) => place.min(self.seconds.len() - 1),
         };
-        self.current = (begin, begin.saturating_add(1_000_000_000), place);
+        self.current = self.within_phase(ts_ns, begin, place);
+    }
+
+    /// Returns the part of a second that lies in the same sending phase as a packet. The second begins at
+    /// `begin` of the sending time. A packet that arrives during a pause belongs to the phase before it.
+    fn within_phase(&self, ts_ns: i64, begin: i64, place: usize) -> (i64, i64, usize) {
+        let end = begin.saturating_add(1_000_000_000);
+        if self.pauses.is_empty() {
+            return (begin, end, place);
+        }
+        let ended = self.pauses.ended(ts_ns);
+        let after = ended.checked_sub(1).and_then(|before| self.pauses.get(before)).map(|pause| pause.end_ns);
+        let until = self.pauses.get(ended);
+        // How far the clock is ahead of the sending time in this phase, up to the pause that follows.
+        let ahead = (ended * self.pauses.length_ns()) as i64;
+        let from = begin.saturating_add(ahead).max(after.unwrap_or(i64::MIN));
+        let to = end.saturating_add(ahead);
+        match until {
+            Some(pause) if to > pause.start_ns => (from, pause.end_ns, place),
+            _ => (from, to, place),
+        }
     }
 
     /// Number of packets.
@@ -130,9 +175,16 @@ impl TapTally {
         (self.first_ns, self.last_ns)
     }
 
-    /// Packets per second between the first and the last timestamp: n - 1 gaps divided by their sum.
+    /// Time of pauses between the first and the last timestamp, in ns.
+    pub fn paused_ns(&self) -> i64 {
+        self.pauses.between(self.first_ns, self.last_ns)
+    }
+
+    /// Packets per second between the first and the last timestamp, without pauses: n - 1 gaps divided by their
+    /// sum, where a gap across a pause counts without the pause.
     pub fn mean_rate_pps(&self) -> f64 {
-        let seconds = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
+        let span_ns = self.last_ns.saturating_sub(self.first_ns).saturating_sub(self.paused_ns());
+        let seconds = span_ns as f64 / 1e9;
         if seconds > 0.0 { (self.packets - 1) as f64 / seconds } else { 0.0 }
     }
 
@@ -273,7 +325,61 @@ mod tests {
         assert_eq!(granularity(&even), 1.0);
     }
 
+    /// Arrivals of a trial with pauses: constant gaps, a little jitter, and packets in flight when a pause began.
+    fn paused_arrivals(pauses: &Pauses) -> Vec<i64> {
+        let mut random = Random::new(3);
+        let departure = |sent: i64| {
+            let before =
+                pauses.list().take_while(|pause| pauses.sending_time(pause.start_ns) <= sent).count();
+            sent + before as i64 * pauses.length_ns() as i64
+        };
+        (0..4000).map(|i| departure(i * 1_000_000) + 20_000 + random.below(10_000) as i64).collect()
+    }
+
+    #[test]
+    fn pauses_are_absent_from_gaps_seconds_and_rates() {
+        let pauses = Pauses::plan(4_000_000_000, 700_000_000, 100_000_000);
+        assert_eq!(pauses.count(), 5);
+        let times = paused_arrivals(&pauses);
+        let record = |ts_ns: &i64| Record { ts_ns: *ts_ns, key: 0, flow: 0, wire_len: 60 };
+        for batch in [1, 7, 1000, 4000] {
+            let mut tally = TapTally::with_pauses(pauses);
+            times.chunks(batch).for_each(|chunk| tally.take(&chunk.iter().map(record).collect::<Vec<_>>()));
+            let gaps = tally.gaps();
+            assert_eq!((gaps.count, gaps.max_ns < 1_100_000), (3999 - 5, true), "{gaps:?}");
+            assert!((tally.mean_rate_pps() - 1000.0).abs() < 0.01, "{}", tally.mean_rate_pps());
+            assert_eq!((tally.seconds().len(), tally.paused_ns()), (4, 500_000_000));
+            assert!(tally.seconds().iter().all(|second| second.packets.abs_diff(1000) <= 1));
+        }
+    }
+
     proptest! {
+        #[test]
+        fn pauses_are_left_out_as_defined(
+            timestamps in prop::collection::vec(prop_oneof![0..6_000_000_000i64, 0..20_000_000i64], 1..200),
+            ascending in any::<bool>(),
+            batch in 1..40usize,
+            length in 1..900_000_000u64,
+        ) {
+            let mut timestamps = timestamps;
+            if ascending {
+                timestamps.sort_unstable();
+            }
+            let pauses = Pauses::plan(5_000_000_000, 700_000_000, length).shifted(1_000_000);
+            let mut tally = TapTally::with_pauses(pauses);
+            let record = |ts_ns: &i64| Record { ts_ns: *ts_ns, key: 0, flow: 0, wire_len: 60 };
+            timestamps.chunks(batch).for_each(|chunk| tally.take(&chunk.iter().map(record).collect::<Vec<_>>()));
+            let kept = timestamps.windows(2).filter(|w| w[1] >= w[0] && !pauses.spans(w[0], w[1])).count();
+            prop_assert_eq!(tally.gaps().count, kept as u64);
+            let mut seconds = std::collections::BTreeMap::new();
+            for at in &timestamps {
+                let sent = pauses.sending_time(*at) - pauses.sending_time(timestamps[0]);
+                *seconds.entry(sent.div_euclid(1_000_000_000)).or_insert(0) += 1;
+            }
+            let counted: Vec<(i64, u64)> = tally.seconds().iter().map(|s| (s.second, s.packets)).collect();
+            prop_assert_eq!(counted, seconds.into_iter().collect::<Vec<_>>());
+        }
+
         #[test]
         fn counts_every_packet_and_gap(timestamps in prop::collection::vec(prop_oneof![0..5_000_000_000i64, any::<i64>()], 0..200), split in 0..200usize) {
             let records: Vec<Record> = timestamps.iter().map(|&ts_ns| Record { ts_ns, key: 0, flow: 0, wire_len: 60 }).collect();

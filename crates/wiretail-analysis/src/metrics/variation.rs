@@ -1,5 +1,6 @@
 //! Delay variation: IPDV by RFC 3393 and interarrival jitter by RFC 3550.
 
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::summary::Ipdv;
 
 use crate::stats::counts::Counts;
@@ -21,6 +22,11 @@ impl Arrival {
     fn counts(&self) -> bool {
         self.delay_ns != NONE.delay_ns
     }
+
+    /// When the packet was sent, in ns.
+    fn sent_ns(&self) -> i64 {
+        self.post_ns - self.delay_ns
+    }
 }
 
 /// Streaming delay variation. Feed it the matched packets in the order of arrival.
@@ -30,13 +36,15 @@ pub struct VariationTally {
     history: Vec<Arrival>,
     /// Largest sequence number so far, plus one.
     next: u64,
-    /// Sequence number and delay of the last arrival.
-    last: Option<(u64, i64)>,
+    /// Sequence number of the last arrival, and the arrival.
+    last: Option<(u64, Arrival)>,
     ipdv_abs: Counts,
     ipdv_min: i64,
     ipdv_max: i64,
     jitter_ns: f64,
     max_jitter_ns: f64,
+    /// Pauses of the trial. Packets on either side of a pause do not form a pair.
+    pauses: Pauses,
 }
 
 impl Default for VariationTally {
@@ -50,31 +58,40 @@ impl Default for VariationTally {
             ipdv_max: i64::MIN,
             jitter_ns: 0.0,
             max_jitter_ns: 0.0,
+            pauses: Pauses::default(),
         }
     }
 }
 
 impl VariationTally {
+    /// Creates a tally that leaves out pairs of packets with one of these pauses between their departures.
+    pub fn with_pauses(pauses: Pauses) -> Self {
+        Self { pauses, ..Self::default() }
+    }
+
     /// Adds the next matched packet.
     #[inline]
     pub fn arrive(&mut self, sequence: u64, delay_ns: i64, post_ns: i64) {
-        let last = self.last.replace((sequence, delay_ns));
-        if let Some((_, before)) = last {
+        let arrival = Arrival { post_ns, delay_ns };
+        let last = self.last.replace((sequence, arrival));
+        if let Some((_, before)) = last
+            && !self.pauses.spans(before.sent_ns(), arrival.sent_ns())
+        {
             // RFC 3550, A.8: J += (|D| - J) / 16, where D is the difference of the transit times of
             // consecutive arrivals.
-            let change = (delay_ns - before).unsigned_abs() as f64;
+            let change = (delay_ns - before.delay_ns).unsigned_abs() as f64;
             self.jitter_ns += (change - self.jitter_ns) / 16.0;
             if self.jitter_ns > self.max_jitter_ns {
                 self.max_jitter_ns = self.jitter_ns;
             }
         }
         match last {
-            Some((before, delay_before)) if before + 1 == sequence && sequence == self.next => {
-                self.pair(delay_before, delay_ns);
+            Some((before, last)) if before + 1 == sequence && sequence == self.next => {
+                self.pair(last, arrival);
                 self.next = sequence + 1;
-                self.history[sequence as usize % HISTORY] = Arrival { post_ns, delay_ns };
+                self.history[sequence as usize % HISTORY] = arrival;
             }
-            _ => self.arrive_out_of_order(sequence, Arrival { post_ns, delay_ns }),
+            _ => self.arrive_out_of_order(sequence, arrival),
         }
     }
 
@@ -89,10 +106,10 @@ impl VariationTally {
         let after = self.find(sequence + 1);
         self.place(sequence, arrival);
         if let Some(before) = before.filter(Arrival::counts) {
-            self.pair(before.delay_ns, arrival.delay_ns);
+            self.pair(before, arrival);
         }
         if let Some(after) = after.filter(Arrival::counts) {
-            self.pair(arrival.delay_ns, after.delay_ns);
+            self.pair(arrival, after);
         }
     }
 
@@ -122,9 +139,19 @@ impl VariationTally {
         self.find(sequence).map(|arrival| arrival.post_ns)
     }
 
+    /// How long after its overtaker a packet arrived at `post_ns`, in ns; `None` if the overtaker is no longer in
+    /// the history, or a pause lies between the arrivals.
+    pub fn late_ns(&self, overtaker: u64, post_ns: i64) -> Option<i64> {
+        let overtaker_ns = self.arrival_ns(overtaker)?;
+        (!self.pauses.spans(overtaker_ns, post_ns)).then(|| post_ns.saturating_sub(overtaker_ns))
+    }
+
     #[inline]
-    fn pair(&mut self, first_ns: i64, second_ns: i64) {
-        let ipdv = second_ns - first_ns;
+    fn pair(&mut self, first: Arrival, second: Arrival) {
+        if self.pauses.spans(first.sent_ns(), second.sent_ns()) {
+            return;
+        }
+        let ipdv = second.delay_ns - first.delay_ns;
         self.ipdv_abs.add(ipdv.abs());
         self.ipdv_min = self.ipdv_min.min(ipdv);
         self.ipdv_max = self.ipdv_max.max(ipdv);
@@ -180,6 +207,29 @@ mod tests {
             }
             prop_assert_eq!(tally.jitter_ns().0, jitter);
         }
+    }
+
+    #[test]
+    fn packets_on_either_side_of_a_pause_are_no_pair() {
+        let pauses = Pauses::plan(1000, 250, 100);
+        // The second phase begins with slow packets, after a pause from 250 to 350.
+        let packets = [(200, 10), (240, 11), (350, 90), (360, 92), (370, 91)];
+        let mut tally = VariationTally::with_pauses(pauses);
+        let mut without = VariationTally::default();
+        for (sequence, (sent, delay)) in (0..).zip(packets) {
+            tally.arrive(sequence, delay, sent + delay);
+            without.arrive(sequence, delay, sent + delay);
+        }
+        assert_eq!((tally.ipdv().count, tally.ipdv().max_ns, tally.ipdv().min_ns), (3, 2, -1));
+        assert_eq!((without.ipdv().count, without.ipdv().max_ns), (4, 79));
+        assert!(tally.jitter_ns().1 < 1.0 && without.jitter_ns().1 > 4.0);
+        // Packet 1 arrives after packet 2, which was sent in the next phase.
+        let mut tally = VariationTally::with_pauses(pauses);
+        tally.arrive(0, 10, 210);
+        tally.arrive(2, 5, 355);
+        tally.arrive(1, 130, 370);
+        assert_eq!((tally.ipdv().count, tally.ipdv().max_ns), (1, 120));
+        assert_eq!((tally.late_ns(2, 370), tally.late_ns(0, 370)), (Some(15), None));
     }
 
     #[test]

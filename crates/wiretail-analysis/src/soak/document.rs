@@ -172,6 +172,7 @@ impl SoakTotals {
             wire_bytes: sum.wire_bytes,
             first_ns: tap.first_ns,
             last_ns: tap.last_ns,
+            paused_ns: 0,
             mean_rate_pps: if covered_s > 0.0 {
                 sum.packets.saturating_sub(1) as f64 / covered_s
             } else {

@@ -16,6 +16,7 @@ pub fn findings(summary: &Summary) -> Vec<Finding> {
     for (tap, capture) in [("ingress", &summary.pre), ("egress", &summary.post)] {
         on_capture(tap, capture, &mut list);
     }
+    on_pauses(&summary.pre, &mut list);
     on_clocks(summary, &mut list);
     on_steadiness(summary, &mut list);
     on_matching(summary, &mut list);
@@ -25,6 +26,17 @@ pub fn findings(summary: &Summary) -> Vec<Finding> {
 
 fn add(list: &mut Vec<Finding>, severity: Severity, code: &str, message: String) {
     list.push(Finding { severity, code: code.to_owned(), message });
+}
+
+fn on_pauses(pre: &Capture, list: &mut Vec<Finding>) {
+    if pre.paused_ns > 0 {
+        let message = format!(
+            "the trial paused for {:.0} ms in total, so that ordinary tasks did not starve: no number counts the \
+             pauses",
+            pre.paused_ns as f64 / 1e6,
+        );
+        add(list, Severity::Note, "paused", message);
+    }
 }
 
 fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {

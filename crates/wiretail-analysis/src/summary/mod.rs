@@ -159,6 +159,7 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
         wire_bytes: facts.wire_bytes,
         first_ns,
         last_ns,
+        paused_ns: tap.paused_ns(),
         mean_rate_pps: tap.mean_rate_pps(),
         rate: tap.seconds().to_vec(),
         gaps: tap.gaps(),

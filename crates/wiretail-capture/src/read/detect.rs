@@ -1,6 +1,8 @@
 //! Detects the format of a capture by its magic number. The two formats without a magic number are detected
 //! by checking whether the first records are plausible.
 
+use wiretail_schema::run::pauses::Pauses;
+
 use super::compression::Compression;
 use super::erf::Erf;
 use super::mscap::Mscap;
@@ -67,6 +69,14 @@ impl Format {
         }
     }
 
+    /// Pauses of the trial that the capture recorded, according to the file.
+    pub(super) fn pauses(&self) -> Pauses {
+        match self {
+            Self::Pcapng(pcapng) => pcapng.pauses(),
+            Self::Pcap(_) | Self::Mscap(_) | Self::Erf(_) => Pauses::default(),
+        }
+    }
+
     /// Number of bytes of an irrelevant block that still have to be skipped.
     pub(super) fn skipping(&self) -> u64 {
         match self {
@@ -94,7 +104,7 @@ pub(super) fn format(
     let found = if Pcap::is_magic(head) {
         open_pcap(name, head)?
     } else if Pcapng::is_magic(head) {
-        (Format::Pcapng(Pcapng::new(choice.cloned())), 0)
+        (Format::Pcapng(Pcapng::new(choice.cloned(), head)), 0)
     } else if has_extension(name, "mscap") && Mscap::is_plausible(head, true) {
         (Format::Mscap(Mscap::new()), 0)
     } else if Erf::is_plausible(head, has_extension(name, "erf")) {

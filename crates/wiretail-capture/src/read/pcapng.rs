@@ -5,13 +5,15 @@
 //!
 //! | type | block | content used |
 //! |---|---|---|
-//! | 0x0a0d0d0a | section header | byte order; interface numbers restart from 0 |
+//! | 0x0a0d0d0a | section header | byte order; interface numbers restart from 0; in the first, a comment of Wiretail about pauses |
 //! | 1 | interface description | link type, `if_name`, `if_tsresol`, `if_tsoffset`, `if_fcslen` |
 //! | 6 | enhanced packet | interface, 64-bit ticks, lengths, the frame |
 //! | 2 | packet (obsolete) | the same |
 //! | 5 | interface statistics | `isb_ifdrop`: packets that the tap lost |
 //! | 3 | simple packet | none: it has no timestamp, which is an error |
 //! | other | names, secrets, custom | none: skipped without buffering |
+
+use wiretail_schema::run::pauses::Pauses;
 
 use super::pcapng_interface::{Description, Sections};
 use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, MAX_FRAME, SUPPORTED_LINKS, strip_fcs};
@@ -24,8 +26,11 @@ const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const OPT_COMMENT: u16 = 1;
 /// Length of the type and of both length fields.
 const BLOCK_MIN: usize = 12;
+/// Offset of a section header's options: after the type, the length, byte order, version and section length.
+const SECTION_OPTIONS: usize = 24;
 /// Largest block that is buffered as a whole. It has room for a frame of the maximum size with many options.
 const BLOCK_MAX: usize = 1 << 20;
 /// Longer statistics blocks contain comments, which are not used.
@@ -39,6 +44,8 @@ pub(crate) struct Pcapng {
     sections: Sections,
     /// Number of bytes of an irrelevant block that still have to be skipped.
     skip: u64,
+    /// Pauses of the trial that the capture recorded.
+    pauses: Pauses,
 }
 
 /// Next step after a block.
@@ -53,8 +60,10 @@ enum Next {
 }
 
 impl Pcapng {
-    pub(crate) fn new(choice: Option<InterfaceChoice>) -> Self {
-        Self { big_endian: false, sections: Sections::new(choice), skip: 0 }
+    /// Starts a file that begins with `head`.
+    pub(crate) fn new(choice: Option<InterfaceChoice>, head: &[u8]) -> Self {
+        let pauses = pauses(head).unwrap_or_default();
+        Self { big_endian: false, sections: Sections::new(choice), skip: 0, pauses }
     }
 
     /// Whether the file starts with a section header, in either byte order.
@@ -73,6 +82,11 @@ impl Pcapng {
 
     pub(crate) fn skipping(&self) -> u64 {
         self.skip
+    }
+
+    /// Pauses of the trial, from a comment in the first section header.
+    pub(crate) fn pauses(&self) -> Pauses {
+        self.pauses
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -250,6 +264,26 @@ impl Pcapng {
         let detail = format!("a packet of interface {interface}, but the section describes {known}");
         Next::Fault(Fault::Damage(detail))
     }
+}
+
+/// Finds the pauses in the comments of the section header with which a file begins. Comments about other things
+/// are ignored. Wiretail writes little endian, and a file in the other byte order is not its own.
+fn pauses(head: &[u8]) -> Option<Pauses> {
+    let is_little = head.len() >= SECTION_OPTIONS && word_at::<false>(head, 8) == BYTE_ORDER_MAGIC;
+    let len = if is_little { word_at::<false>(head, 4) as usize } else { 0 };
+    let options = head.get(SECTION_OPTIONS..len.checked_sub(4)?)?;
+    let half = |at: usize| Some(u16::from_le_bytes(*options.get(at..)?.first_chunk::<2>()?));
+    let mut at = 0;
+    while let (Some(code @ 1..), Some(len)) = (half(at), half(at + 2)) {
+        let value = options.get(at + 4..at + 4 + usize::from(len))?;
+        if code == OPT_COMMENT
+            && let Some(pauses) = str::from_utf8(value).ok().and_then(|text| text.parse().ok())
+        {
+            return Some(pauses);
+        }
+        at += 4 + usize::from(len).next_multiple_of(4);
+    }
+    None
 }
 
 #[cold]

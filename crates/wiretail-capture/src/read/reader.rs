@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::summary::Truncation;
 
 use super::compression::Compression;
@@ -300,6 +301,12 @@ impl CaptureReader {
     /// usually at the end); 0 if the file does not contain this number.
     pub fn dropped(&self) -> u64 {
         self.format.dropped()
+    }
+
+    /// Pauses of the trial that the capture recorded, if the file lists them: Wiretail writes a comment into the
+    /// section header of a pcapng file.
+    pub fn pauses(&self) -> Pauses {
+        self.format.pauses()
     }
 
     /// Offset and reason if reading stopped before the end; `None` otherwise.

@@ -15,6 +15,7 @@ const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
+const OPT_COMMENT: u16 = 1;
 const SHB_USERAPPL: u16 = 4;
 const IF_NAME: u16 = 2;
 const IF_DESCRIPTION: u16 = 3;
@@ -65,11 +66,22 @@ impl<W: Write> PcapngWriter<W> {
     /// Starts a capture of Ethernet frames. `application` is the name of the writer ("wiretail 0.1.0"). The
     /// interfaces are numbered from 0 in the given order.
     pub fn new(sink: W, application: &str, interfaces: &[TapInterface]) -> Self {
+        Self::with_comment(sink, application, interfaces, None)
+    }
+
+    /// Starts a capture whose section header carries a comment (`opt_comment`).
+    pub fn with_comment(
+        sink: W,
+        application: &str,
+        interfaces: &[TapInterface],
+        comment: Option<&str>,
+    ) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_LEN);
         let mut header = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
         // Version 1.0; the section's length is unspecified.
         header.extend_from_slice(&[1, 0, 0, 0]);
         header.extend_from_slice(&[0xff; 8]);
+        comment.into_iter().for_each(|comment| option(&mut header, OPT_COMMENT, text(comment)));
         option(&mut header, SHB_USERAPPL, text(application));
         end_of_options(&mut header);
         block(&mut buffer, SECTION_HEADER, &header);
@@ -209,6 +221,7 @@ fn refused(interface: u16, ts_ns: i64, wire_len: u32, frame_len: usize) -> io::E
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use wiretail_schema::run::pauses::Pauses;
 
     use super::*;
     use crate::InterfaceChoice;
@@ -261,6 +274,28 @@ mod tests {
                 collect(&mut reader).unwrap();
                 assert_eq!(reader.dropped(), factor * dropped);
                 twice.extend_from_slice(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn pauses_read_back_before_the_first_packet() {
+        let pauses = Pauses::plan(2000, 700, 100).shifted(1_700_000_000_000_000_000);
+        for (comment, expected) in [
+            (Some(pauses.to_string()), pauses),
+            (Some("mine".to_owned()), Pauses::default()),
+            (None, Pauses::default()),
+        ] {
+            let mut writer = PcapngWriter::with_comment(Vec::new(), "w", &taps(&["a"]), comment.as_deref());
+            writer.write(0, 5, 60, &[7; 60]).unwrap();
+            let mut bytes = writer.finish(&[TapCounts::default()]).unwrap();
+            let mut reader = open(&bytes).unwrap();
+            assert_eq!(reader.pauses(), expected);
+            assert_eq!(collect(&mut reader).unwrap().len(), 1);
+            // A damaged length does not lead beyond the header.
+            for len in [0_u32, 3, 24, 28, 1 << 20, u32::MAX] {
+                bytes[4..8].copy_from_slice(&len.to_le_bytes());
+                let _ = open(&bytes).map(|reader| reader.pauses());
             }
         }
     }

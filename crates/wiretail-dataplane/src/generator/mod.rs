@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::clock::pauses::WAKE_NS;
 use crate::clock::{monotonic_ns, sleep_until};
 use crate::counters::lateness::Histogram;
 use crate::counters::stalls::StallLog;
@@ -22,6 +23,9 @@ use batch::Batch;
 
 /// Time from readiness to the first departure if the plan gives no start time, in ns.
 const LEAD_NS: u64 = 1_000_000;
+
+/// Start of the next pause if there is none.
+const NO_PAUSE_NS: u64 = u64::MAX;
 
 /// Maximum size of a batch that is checked for stalls. Passing a larger batch can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
@@ -88,6 +92,13 @@ impl<P: TxPort> Generator<P> {
         Ok(Self { ports, plan, batch })
     }
 
+    /// Sets the time of the first departure, CLOCK_MONOTONIC in ns.
+    #[must_use]
+    pub fn starting_at(mut self, start_ns: u64) -> Self {
+        self.plan.start_ns = Some(start_ns);
+        self
+    }
+
     /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits if the pacing
     /// is [`Pacing::Spin`]. Apply the [`Placement`](crate::placement::Placement) of the thread first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
@@ -97,6 +108,8 @@ impl<P: TxPort> Generator<P> {
         let mut report = GeneratorReport::starting_at(start_ns);
         let mut next = departures.next();
         let mut now = monotonic_ns();
+        // The first packet is treated as if it followed a pause.
+        let mut pause_ns = if plan.pauses.is_empty() { NO_PAUSE_NS } else { 0 };
         while let Some(due) = next {
             // Prepares the batch in advance. Packets that are due at the same time, or already late, join it.
             self.batch.clear();
@@ -106,6 +119,9 @@ impl<P: TxPort> Generator<P> {
             }
             if plan.pacing == Pacing::Sleep {
                 sleep_towards(due, stop, &mut report.stalls);
+            } else if due >= pause_ns {
+                sleep_towards(due.saturating_sub(WAKE_NS), stop, &mut report.stalls);
+                pause_ns = next_pause_ns(plan, start_ns, due);
             }
             let Some(departure) = wait_until(due, stop, &mut report.stalls) else { break };
             self.batch.hand_to(&mut self.ports);
@@ -119,6 +135,13 @@ impl<P: TxPort> Generator<P> {
         report.last_error = self.ports.iter().find_map(TxPort::last_error);
         report
     }
+}
+
+/// Start of the first pause after a time; [`NO_PAUSE_NS`] if there is none. Times are CLOCK_MONOTONIC in ns.
+#[cold]
+fn next_pause_ns(plan: &GeneratorPlan, start_ns: u64, at_ns: u64) -> u64 {
+    let pauses = plan.pauses.shifted(start_ns as i64);
+    pauses.get(pauses.ended(at_ns as i64)).map_or(NO_PAUSE_NS, |pause| pause.start_ns as u64)
 }
 
 /// Sleeps until `due` or a stop request. If other threads use the core during this time, no stall is

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wiretail_schema::random::Random;
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::units::sizes::{CYCLE_MAX, FrameSizes, NAMED_MIXES};
 
 use crate::error::{DataplaneError, plan};
@@ -34,6 +35,8 @@ pub struct GeneratorPlan {
     pub start_ns: Option<u64>,
     /// How to wait for a departure.
     pub pacing: Pacing,
+    /// Pauses relative to the start. The time of the pattern stands still in them, and the generator sleeps.
+    pub pauses: Pauses,
     /// A packet is late if it departs more than this many ns after the intended time.
     pub late_limit_ns: u64,
     /// Id of the first packet. Generators in the same trial must use different ids.
@@ -192,7 +195,7 @@ impl Pattern {
 pub enum End {
     /// After this many packets.
     Packets(u64),
-    /// Before the first departure that is at least this many ns after the start.
+    /// Before the first departure that is at least this many ns after the start, not counting pauses.
     DurationNs(u64),
 }
 

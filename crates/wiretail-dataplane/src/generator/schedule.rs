@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use wiretail_schema::random::Random;
+use wiretail_schema::run::pauses::Pauses;
 
 use crate::generator::plan::{End, GeneratorPlan, Pattern};
 use crate::generator::recording::Recording;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The intended departures of all packets of a trial, in ns after its start, in ascending order.
+/// The intended departures of all packets of a trial, in ns after its start, in ascending order. A pause shifts
+/// all departures after it.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     pattern: Pattern,
     end: End,
+    stretch: Stretch,
     recording: Option<Arc<Recording>>,
     random: Random,
     packet: u64,
@@ -27,12 +30,14 @@ impl Schedule {
     /// [`GeneratorPlan::check`](crate::generator::plan::GeneratorPlan::check).
     pub fn new(pattern: Pattern, end: End, seed: u64) -> Self {
         let random = Random::new(seed);
-        Self { pattern, end, recording: None, random, packet: 0, last_ns: 0, rest_ns: 0.0 }
+        let stretch = Stretch::new(Pauses::default());
+        Self { pattern, end, stretch, recording: None, random, packet: 0, last_ns: 0, rest_ns: 0.0 }
     }
 
     /// The departures of a plan, from its recording or its pattern.
     pub fn of(plan: &GeneratorPlan) -> Self {
-        Self { recording: plan.recording.clone(), ..Self::new(plan.pattern, plan.end, plan.seed) }
+        let stretch = Stretch::new(plan.pauses);
+        Self { recording: plan.recording.clone(), stretch, ..Self::new(plan.pattern, plan.end, plan.seed) }
     }
 
     #[inline]
@@ -61,6 +66,42 @@ impl Schedule {
     }
 }
 
+/// Inserts the pauses into ascending times.
+#[derive(Debug, Clone)]
+struct Stretch {
+    pauses: Pauses,
+    /// Number of pauses before the last time.
+    passed: u64,
+    /// Total length of these pauses, in ns.
+    paused_ns: u64,
+    /// Start of the next pause on the clock of the pattern, in ns; `u64::MAX` if there is none.
+    next_ns: u64,
+}
+
+impl Stretch {
+    fn new(pauses: Pauses) -> Self {
+        let next_ns = if pauses.is_empty() { u64::MAX } else { pauses.sending_ns() };
+        Self { pauses, passed: 0, paused_ns: 0, next_ns }
+    }
+
+    #[inline]
+    fn of(&mut self, after_ns: u64) -> u64 {
+        if after_ns >= self.next_ns {
+            self.pass(after_ns);
+        }
+        after_ns + self.paused_ns
+    }
+
+    #[cold]
+    fn pass(&mut self, after_ns: u64) {
+        let Self { pauses, .. } = self;
+        self.passed = (after_ns / pauses.sending_ns()).min(pauses.count());
+        self.paused_ns = self.passed * pauses.length_ns();
+        let is_last = self.passed == pauses.count();
+        self.next_ns = if is_last { u64::MAX } else { (self.passed + 1) * pauses.sending_ns() };
+    }
+}
+
 /// Departure of a packet at a constant rate. Avoids the overflow of `packet * 10^9`.
 #[inline]
 fn evenly(packet: u64, rate_pps: u64) -> u64 {
@@ -83,7 +124,7 @@ impl Iterator for Schedule {
             return None;
         }
         self.packet += 1;
-        Some(after_ns)
+        Some(self.stretch.of(after_ns))
     }
 }
 
@@ -126,6 +167,34 @@ mod tests {
     fn on_and_off_alternate() {
         let pattern = Pattern::OnOff { rate_pps: 1000, on_ns: 2_000_000, off_ns: 5_000_000 };
         assert_eq!(departures(pattern, End::Packets(5)), [0, 1_000_000, 7_000_000, 8_000_000, 14_000_000]);
+    }
+
+    #[test]
+    fn pauses_shift_departures_and_keep_gaps() {
+        let pauses = Pauses::plan(SECOND_NS, SECOND_NS / 10, 30_000_000);
+        let patterns = [
+            Pattern::Constant { rate_pps: 3001 },
+            Pattern::Bursts { rate_pps: 1000, burst: 7 },
+            Pattern::Poisson { rate_pps: 5000 },
+            Pattern::OnOff { rate_pps: 1000, on_ns: 20_000_000, off_ns: 250_000_000 },
+        ];
+        for pattern in patterns {
+            let planned = departures(pattern, End::DurationNs(SECOND_NS));
+            let schedule = Schedule {
+                stretch: Stretch::new(pauses),
+                ..Schedule::new(pattern, End::DurationNs(SECOND_NS), 42)
+            };
+            let paused: Vec<u64> = schedule.collect();
+            assert_eq!(planned.len(), paused.len(), "{pattern:?}");
+            for (planned, paused) in planned.iter().zip(&paused) {
+                // Walks through the phases that end before this time of the pattern.
+                let before =
+                    (1..=pauses.count()).filter(|phase| phase * pauses.sending_ns() <= *planned).count();
+                assert_eq!(*paused, planned + before as u64 * 30_000_000);
+                assert!(pauses.list().all(|p| !(p.start_ns..p.end_ns).contains(&(*paused as i64))));
+                assert_eq!(pauses.sending_time(*paused as i64), *planned as i64);
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use wiretail_schema::run::pauses::Pauses;
+
 use super::*;
 use crate::generator::frame::PORT_FIRST;
 use crate::generator::frame::{Addresses, read_signature};
@@ -50,6 +52,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
         seed: 1,
         start_ns: None,
         pacing: Pacing::default(),
+        pauses: Pauses::default(),
         late_limit_ns: 1_000_000_000,
         id_first: 100,
     }
@@ -93,6 +96,28 @@ fn sleeping_generator_sends_same_packets() {
     assert_eq!((slept.sent, slept.failed, slept.complete), (100, 0, true));
     assert_eq!((slept.lateness.total(), slept.start_ns), (100, spun.start_ns));
     assert_eq!(ports[0].frames, ports[1].frames);
+}
+
+#[test]
+fn generator_sends_all_packets_around_its_pauses() {
+    for pacing in [Pacing::Spin, Pacing::Sleep] {
+        let mut port = Keeping::default();
+        let pauses = Pauses::plan(10_000_000, 3_000_000, 4_000_000);
+        let paused = GeneratorPlan {
+            pauses,
+            pacing,
+            end: End::DurationNs(10_000_000),
+            ..plan(vec![stream(3, Sizes::Fixed(100))], Pattern::Constant { rate_pps: 20_000 }, 0)
+        };
+        let report = run(paused, &mut port);
+        assert_eq!((report.sent, report.complete, pauses.count()), (200, true, 3));
+        for (at, frame) in (0..).zip(&port.frames) {
+            let signature = read_signature(frame, frame.len() as u32).unwrap();
+            // Phases of 2.5 ms have 50 packets each.
+            let due_ns = report.start_ns + at * 50_000 + at / 50 * 4_000_000;
+            assert_eq!(signature.long.unwrap().departure_ns, due_ns);
+        }
+    }
 }
 
 #[test]

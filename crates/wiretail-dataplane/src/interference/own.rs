@@ -91,6 +91,13 @@ impl OwnInterference {
         }
     }
 
+    /// Drops the injections that were due in a pause of the loop.
+    pub(crate) fn skip(&mut self, now_ns: u64) {
+        let Some(origin) = self.origin.get() else { return };
+        let due = |after: u64| origin + after <= now_ns;
+        self.next += self.times[self.next..].iter().take_while(|(after, _)| due(*after)).count();
+    }
+
     /// Returns the end time.
     #[cold]
     fn carry_out(&mut self, kind: InterferenceKind, start_ns: u64) -> u64 {
@@ -158,6 +165,24 @@ mod tests {
             let longest = injected.iter().map(|injected| injected.end_ns - injected.start_ns).max();
             assert!(kind == InterferenceKind::PageFaults || longest >= Some(PAUSE_NS));
         }
+    }
+
+    #[test]
+    fn injections_during_a_pause_are_dropped() {
+        let origin = Origin::default();
+        let mut own =
+            OwnInterference::new(&plan(InterferenceKind::Pause, 5_500_000), origin.clone()).unwrap();
+        own.begin();
+        own.skip(u64::MAX);
+        assert_eq!(own.next, 0, "the origin is not known");
+        let begun = monotonic_ns() - 60_000_000_000;
+        origin.set(begun);
+        own.skip(begun + 3_000_000);
+        assert_eq!(own.next, 3);
+        own.look(&mut StallLog::default());
+        own.skip(begun + 9_000_000);
+        own.look(&mut StallLog::default());
+        assert_eq!(own.finish().len(), 1);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::time::Timespec;
 
 use self::ports::ForwardingPaths;
 use crate::clock::monotonic_ns;
+use crate::clock::pauses::{PauseClock, Rest};
 use crate::counters::stalls::StallLog;
 use crate::counters::{CounterReading, SharedCounters};
 use crate::error::{DataplaneError, plan};
@@ -31,8 +32,8 @@ pub const RING_SLOTS: usize = 8192;
 /// stall. If the clock were read in every iteration, most packets would have to wait for the reading.
 const EMPTY_TURNS: u32 = 16;
 
-/// Interval at which a sleeping skeleton checks for requests.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// Interval at which a sleeping skeleton checks for requests, in ns.
+const LOOK_EVERY_NS: u64 = 10_000_000;
 
 /// Maximum size of a batch that is checked for stalls. Forwarding a larger batch can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
@@ -154,6 +155,7 @@ pub struct Skeleton {
     xdp_modes: Vec<(String, XdpMode)>,
     plan: SkeletonPlan,
     own: Option<OwnInterference>,
+    pauses: PauseClock,
 }
 
 impl Skeleton {
@@ -173,7 +175,7 @@ impl Skeleton {
         check(forwarding_paths, &plan)?;
         let (mut forwarding_paths, xdp_modes) = ForwardingPaths::open(forwarding_paths, &plan)?;
         forwarding_paths.interfere_first(plan.delay, plan.faults.clone());
-        Ok(Self { forwarding_paths, xdp_modes, plan, own: None })
+        Ok(Self { forwarding_paths, xdp_modes, plan, own: None, pauses: PauseClock::default() })
     }
 
     /// Names and XDP modes of the receiving interfaces; empty with packet sockets.
@@ -187,16 +189,24 @@ impl Skeleton {
         Self { own: Some(own), ..self }
     }
 
+    /// Makes the loop sleep in the pauses of this clock, and before the first trial is announced. A packet
+    /// wakes it.
+    #[must_use]
+    pub fn resting(self, pauses: PauseClock) -> Self {
+        Self { pauses, ..self }
+    }
+
     /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits if [`Wait::Spin`] is set.
     /// Apply the [`Placement`](crate::placement::Placement) of the thread first. Packets received before the
     /// stop are still sent.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
+        let rest = Rest::new(self.pauses);
         match self.forwarding_paths {
             ForwardingPaths::Packet(forwarding_paths) => {
-                forward_all(forwarding_paths, &self.plan, self.own, stop, counters)
+                forward_all(forwarding_paths, &self.plan, self.own, rest, stop, counters)
             }
             ForwardingPaths::Xdp(forwarding_paths) => {
-                forward_all(forwarding_paths, &self.plan, self.own, stop, counters)
+                forward_all(forwarding_paths, &self.plan, self.own, rest, stop, counters)
             }
         }
     }
@@ -206,6 +216,7 @@ fn forward_all<R: RxPort, T: TxPort>(
     mut forwarding_paths: Vec<ForwardingPath<R, T>>,
     plan: &SkeletonPlan,
     mut own: Option<OwnInterference>,
+    mut rest: Rest,
     stop: &AtomicBool,
     counters: &SharedCounters,
 ) -> SkeletonReport {
@@ -229,7 +240,7 @@ fn forward_all<R: RxPort, T: TxPort>(
         // The clock is read after packets were forwarded, so that the reading does not delay them.
         match taken {
             0 if blocks => {
-                await_packet(&forwarding_paths);
+                await_packet(&forwarding_paths, LOOK_EVERY_NS);
                 stalls.skip(monotonic_ns());
             }
             0 => {
@@ -237,7 +248,17 @@ fn forward_all<R: RxPort, T: TxPort>(
                 if empty_turns < EMPTY_TURNS {
                     continue;
                 }
-                stalls.tick(monotonic_ns());
+                let now = monotonic_ns();
+                stalls.tick(now);
+                if let Some(until) = rest.until(now)
+                    && !forwarding_paths.iter().any(ForwardingPath::is_holding)
+                {
+                    forwarding_paths.iter_mut().for_each(ForwardingPath::give_up_swap);
+                    await_packet(&forwarding_paths, until.saturating_sub(now).min(LOOK_EVERY_NS));
+                    let now = monotonic_ns();
+                    stalls.skip(now);
+                    own.iter_mut().for_each(|own| own.skip(now));
+                }
             }
             1..=STALL_BATCH_MAX => stalls.tick(monotonic_ns()),
             _ => stalls.skip(monotonic_ns()),
@@ -274,14 +295,14 @@ fn work(ns: u64, stalls: &mut StallLog, own: &mut Option<OwnInterference>) {
     }
 }
 
-/// Sleeps until a packet has arrived in any direction, or until requests must be checked.
-fn await_packet<R: RxPort, T: TxPort>(forwarding_paths: &[ForwardingPath<R, T>]) {
+/// Sleeps until a packet has arrived in any direction, for at most `ns`, which is less than a second.
+fn await_packet<R: RxPort, T: TxPort>(forwarding_paths: &[ForwardingPath<R, T>], ns: u64) {
     let mut sockets: Vec<_> = forwarding_paths
         .iter()
         .map(|forwarding_path| PollFd::from_borrowed_fd(forwarding_path.socket(), PollFlags::IN))
         .collect();
     // Failures, such as interruption by a signal, are treated like a packet: all directions are polled again.
-    let _ = poll(&mut sockets, Some(&LOOK_EVERY));
+    let _ = poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: ns as _ }));
 }
 
 #[inline]

@@ -228,6 +228,17 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         }
     }
 
+    /// Whether a packet is held back until it is due.
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Sends a packet that waits for its successor, because a pause has begun. The fault then did not happen.
+    pub(super) fn give_up_swap(&mut self) {
+        self.report.faults_swapped -= u64::from(self.swapped.is_some());
+        self.send_swapped();
+    }
+
     #[inline]
     fn send(&mut self, position: u64) {
         let Some(packet) = self.rx.packet(position) else { return };

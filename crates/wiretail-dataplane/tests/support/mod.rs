@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use wiretail_dataplane::{
     Addresses, Direction, End, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, GeneratorReport,
-    Pattern, Placement, PortKind, PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan,
-    SkeletonReport, Stream, TapReport, TapSpec, TimestampSource, Timestamper, TxPlan, TxPort, in_namespace,
-    open_tx, read_signature, timestamper,
+    Pattern, PauseClock, Placement, PortKind, PortSpec, RingPlan, SharedCounters, Sizes, Skeleton,
+    SkeletonPlan, SkeletonReport, Stream, TapReport, TapSpec, TimestampSource, Timestamper, TxPlan, TxPort,
+    in_namespace, open_tx, read_signature, timestamper,
 };
+use wiretail_schema::run::pauses::Pauses;
 
 struct Namespace {
     holder: Child,
@@ -147,6 +148,8 @@ pub struct Trial {
     /// Whether the ingress tap is on the sender's end of the wire.
     pub tap_sender: bool,
     pub skeleton: SkeletonPlan,
+    /// Pauses in which the skeleton sleeps.
+    pub pauses: PauseClock,
     /// Whether DPDK's testpmd, on packet sockets, forwards instead of the skeleton.
     pub testpmd: bool,
     /// Directions of the forwarder, from interface to interface.
@@ -169,6 +172,7 @@ impl Trial {
             generator_xdp: false,
             tap_sender: false,
             skeleton: SkeletonPlan::default(),
+            pauses: PauseClock::default(),
             testpmd: false,
             ways: vec![("in0", "out0")],
             generator_place: place(0),
@@ -194,6 +198,7 @@ impl Trial {
             seed: 1,
             start_ns: None,
             pacing: wiretail_dataplane::generator::plan::Pacing::default(),
+            pauses: Pauses::default(),
             late_limit_ns: 50_000,
             id_first: 0,
         }
@@ -259,7 +264,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
         return run_testpmd(bed, trial, generator, taps);
     }
     let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
-    let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
+    let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?.resting(trial.pauses.clone());
     // It takes a moment before the kernel timestamps packets on entry to the network stack.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));

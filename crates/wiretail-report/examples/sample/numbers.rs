@@ -111,6 +111,7 @@ fn capture(path: &str, timestamps: &[i64]) -> Capture {
         wire_bytes: timestamps.len() as u64 * 98,
         first_ns: EPOCH_NS + timestamps[0],
         last_ns: EPOCH_NS + timestamps[timestamps.len() - 1],
+        paused_ns: 0,
         mean_rate_pps: timestamps.len() as f64 / seconds,
         rate,
         gaps: Gaps {

@@ -172,8 +172,12 @@ keys! {
     }
 
     table trial: TrialKeys {
-        /// Sending time of each trial.
+        /// Sending time of each trial, without pauses.
         "duration" duration: list Duration = "2 s";
+        /// Pauses of 100 ms in trials longer than 700 ms, in which no packet is due and Wiretail's own polling
+        /// threads sleep: none, always, or only if such a thread would otherwise starve ordinary tasks on its
+        /// core (auto); see [pauses](run.md#pauses).
+        "pauses" pauses: one PausesChoice { Auto = "auto", Always = "always", None = "none" } = "auto";
         /// Initial part of each trial that is excluded.
         "warm-up" warm_up: one Duration = "200 ms";
         /// Number of times that each trial is executed.

@@ -10,6 +10,7 @@ pub mod energy;
 pub mod interference;
 pub mod interval;
 pub mod overhead;
+pub mod pauses;
 pub mod scenario;
 pub mod stalls;
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::breakdown::Breakdown;
 use crate::run::calibration::{Accounting, Calibration, Filtering};
 use crate::run::energy::Energy;
+use crate::run::pauses::Pause;
 
 /// Schema name and version of the manifest. The number increases if a reader of the old version would misread
 /// the new one.
@@ -138,6 +140,10 @@ pub struct TrialRecord {
     pub segments: Vec<SegmentRecord>,
     /// Stalls: times at which a role's core was taken from it.
     pub stalls: StallsRecord,
+    /// Announced pauses, in which no packet was due and the polling roles slept (`trial.pauses`), in order;
+    /// empty in most trials. No statistic counts their time.
+    #[serde(default)]
+    pub pauses: Vec<Pause>,
     /// Calibration by known delays of the device; null if the device adds none.
     pub calibration: Option<Calibration>,
     /// Comparison of faults that the device makes on purpose with the measured faults; null if it makes none.
@@ -372,6 +378,7 @@ impl TrialRecord {
             taps: Vec::new(),
             segments: Vec::new(),
             stalls: StallsRecord::default(),
+            pauses: Vec::new(),
             calibration: None,
             accounting: None,
             breakdown: Vec::new(),

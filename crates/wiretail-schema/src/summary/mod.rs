@@ -83,10 +83,14 @@ pub struct Capture {
     pub first_ns: i64,
     /// Last timestamp, in ns since the epoch of the capture clock.
     pub last_ns: i64,
-    /// Packets per second between the first and the last timestamp.
+    /// Time of announced pauses between the first and the last timestamp, in ns; 0 in most captures. Rates, gaps
+    /// and seconds do not count it.
+    #[serde(default)]
+    pub paused_ns: i64,
+    /// Packets per second between the first and the last timestamp, without pauses.
     pub mean_rate_pps: f64,
-    /// Packets in each second since the first timestamp; seconds without packets are omitted. Empty for a
-    /// soak of more than an hour; see `intervals`.
+    /// Packets in each second since the first timestamp, without pauses; seconds without packets are omitted.
+    /// Empty for a soak of more than an hour; see `intervals`.
     pub rate: Vec<Second>,
     /// Time between consecutive packets at this tap.
     pub gaps: Gaps,
@@ -108,7 +112,7 @@ pub struct Truncation {
 /// Packets in one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
-    /// Whole seconds since the first timestamp.
+    /// Whole seconds since the first timestamp, without pauses.
     pub second: i64,
     /// Number of packets in this second.
     pub packets: u64,

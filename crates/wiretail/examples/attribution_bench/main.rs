@@ -87,6 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
     Inputs {
         evenly: true,
+        paused_ns: 0,
         trial: "made-up",
         segment: "forward",
         version: "0",

@@ -14,6 +14,7 @@ use wiretail_capture::key::Keyer;
 use wiretail_capture::read::{CaptureReader, InterfaceChoice};
 use wiretail_capture::record::RecordReader;
 use wiretail_schema::packet::{FlowRule, Record};
+use wiretail_schema::run::pauses::Pauses;
 
 use crate::analyze::merge::{PairedMerge, Producer, Side};
 use crate::cli::progress::Progress;
@@ -88,11 +89,12 @@ pub fn measure(
     observer: &mut (impl Observer + Send),
 ) -> Result<Measured> {
     let mut matcher = Matcher::new(settings.window_ns);
+    let pauses = pre.reader.pauses();
     let mut tally = None;
     let mut bar = progress.bar();
     let mut observer = Some(observer);
     let merge = |sent: &[Record], arrived: &[Record]| {
-        let tally = tally.get_or_insert_with(|| observe(settings, sent.first(), observer.take()));
+        let tally = tally.get_or_insert_with(|| observe(settings, pauses, sent.first(), observer.take()));
         bar.draw();
         match (sent.is_empty(), arrived.is_empty()) {
             (_, true) => {
@@ -117,7 +119,7 @@ pub fn measure(
     });
     drop(paired_merge);
     let (pre, post) = (pre?, post?);
-    let mut tally = tally.unwrap_or_else(|| observe(settings, None, None));
+    let mut tally = tally.unwrap_or_else(|| observe(settings, pauses, None, None));
     matcher.finish(&mut tally);
     Ok(Measured { measurement: tally.observer.0, pre, post })
 }
@@ -125,12 +127,13 @@ pub fn measure(
 /// Tallies the packets after the warm-up, counted from the first ingress packet, and forwards their outcomes.
 fn observe<O: Observer>(
     settings: &Settings,
+    pauses: Pauses,
     first: Option<&Record>,
     observer: O,
 ) -> Trimmed<(Measurement, O)> {
     let first_ns = first.map_or(i64::MIN, |record| record.ts_ns);
     let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
-    Trimmed::new(first_ns, settings.trim_ns, (measurement, observer))
+    Trimmed::new(first_ns, settings.trim_ns, (measurement.with_pauses(pauses), observer))
 }
 
 /// Returns this thread's core, and the other cores that it may use. Both are `None` if there are no others.
@@ -180,8 +183,8 @@ fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
     producer: Producer<'_, M>,
     mut pin: Option<Pin>,
 ) -> Result<TapResult, CaptureError> {
+    let mut tally = TapTally::with_pauses(input.reader.pauses().shifted(offset_ns));
     let mut records = RecordReader::new(input.reader, input.keyer, FlowTable::new(settings.flows));
-    let mut tally = TapTally::default();
     let (mut offset, mut batches) = (0, 0);
     loop {
         let mut batch = producer.spare().unwrap_or_else(|| Vec::with_capacity(BATCH_RECORDS));

@@ -10,6 +10,7 @@ use wiretail_analysis::matching::Outcome;
 use wiretail_capture::interrupts::parse_irq_csv;
 use wiretail_capture::{OpenOptions, fields};
 use wiretail_schema::causes::capture::{CAPTURE_EXPLANATION_SCHEMA, CaptureExplanation, InterruptTable};
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::summary::Summary;
 
 use super::text;
@@ -138,15 +139,31 @@ pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
         }),
     )?;
     matched.sort_unstable();
+    let pauses = again.peek()?.pauses();
+    level_phases(&mut matched, &pauses);
     let first_ns = matched.first().map_or(0, |(_, at_ns, _)| *at_ns);
+    let last_ns = matched.last().map_or(0, |(_, at_ns, _)| *at_ns);
+    let paused_ns = pauses.between(first_ns, last_ns);
     let mut series = Series {
         times_ns: matched.iter().map(|(_, at_ns, _)| at_ns - first_ns).collect(),
         delays_ns: matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(),
+        paused_ns,
         numbers: numbers(again, &matched)?,
     };
     let positions = matched.iter().map(|(index, _, _)| *index).collect();
     series.numbers.insert(0, Numbers { name: POSITION.to_owned(), values: positions });
     Ok((summary, series, whole))
+}
+
+/// Gives the first packet after each pause the delay of its predecessor. It is late because caches are cold, and
+/// with phases of equal length it would appear as a pattern. Packets are index, time and delay, in order.
+fn level_phases(packets: &mut [(u64, i64, i64)], pauses: &Pauses) {
+    for place in 1..packets.len() {
+        let (_, before_ns, delay_ns) = packets[place - 1];
+        if pauses.spans(before_ns, packets[place].1) {
+            packets[place].2 = delay_ns;
+        }
+    }
 }
 
 /// Whether the values increase in small steps. Other values recur for reasons of their own, or never.
@@ -185,4 +202,23 @@ fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
         .filter(|(_, values)| values.len() == matched.len() && counts(values))
         .map(|(name, values)| Numbers { name: (*name).to_owned(), values })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_packet_of_a_phase_gets_the_delay_of_its_predecessor() {
+        // Pauses from 250 to 350 and from 600 to 700.
+        let pauses = Pauses::plan(750, 250, 100);
+        let delayed = [(0, 100, 5), (1, 249, 6), (2, 350, 90), (3, 360, 7), (4, 700, 80)];
+        let mut packets = delayed;
+        level_phases(&mut packets, &pauses);
+        assert_eq!(packets.map(|packet| packet.2), [5, 6, 6, 7, 7]);
+        let mut without = delayed;
+        level_phases(&mut without, &Pauses::default());
+        assert_eq!(without, delayed);
+        level_phases(&mut [], &pauses);
+    }
 }

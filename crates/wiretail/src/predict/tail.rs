@@ -71,6 +71,7 @@ fn read(arguments: &TailArgs) -> Result<Read> {
         bail!("both captures are -: standard input is one capture; pass the other as a file");
     }
     let pre = Source::open(&arguments.pre, options.clone(), true)?;
+    let pauses = pre.peek()?.pauses();
     let post = Source::open(&arguments.post, options, false)?;
     let job = Job {
         key: key_choice(&arguments.key, false)?,
@@ -99,7 +100,8 @@ fn read(arguments: &TailArgs) -> Result<Read> {
     matched.sort_unstable();
     let (clock, granularity_ns) = super::clock(&summary);
     Ok(Read {
-        times_ns: matched.iter().map(|(_, at_ns, _)| *at_ns).collect(),
+        // A return period counts the time in which packets are sent.
+        times_ns: matched.iter().map(|(_, at_ns, _)| pauses.sending_time(*at_ns)).collect(),
         delays_ns: matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(),
         granularity_ns,
         clock,

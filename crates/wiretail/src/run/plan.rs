@@ -11,10 +11,11 @@ use wiretail_schema::experiment::{Experiment, Trial};
 use crate::cli::CheckArgs;
 use crate::run::devices;
 use crate::run::experiment::read;
+use crate::run::testbed::cpus::CpuAssignment;
+use crate::run::testbed::profile;
 use crate::run::testbed::topology::Topology;
-use crate::run::testbed::{cpus, profile};
 use crate::run::trial::progress;
-use crate::run::trial::{session, tracing};
+use crate::run::trial::{pauses, session, tracing};
 
 /// Runs `wiretail check`: lists the trials of an experiment, or reports its errors.
 ///
@@ -50,8 +51,11 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {} trials", experiment.first().title, trials.len())?;
     for trial in trials {
-        let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
-        writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
+        let remark = match session::refuse(trial) {
+            Ok(()) => paused(trial)?,
+            Err(error) => format!(": fails, {error}"),
+        };
+        writeln!(out, "  {:4}  {}{remark}", trial.number, trial.name)?;
     }
     writeln!(out, "Each trial makes these changes to the host, and reverts them when it ends:")?;
     let mut shown = Vec::new();
@@ -67,7 +71,7 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
             continue;
         }
         plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
-        let assignment = cpus::CpuAssignment::assign(Path::new("/"), topology.middle, trial.host.fifo)?;
+        let assignment = assign(trial)?;
         if let Some(assignment) = &assignment {
             plan.extend(profile::steps(trial, assignment)?);
         }
@@ -88,4 +92,14 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         shown.push(key);
     }
     Ok(())
+}
+
+fn assign(trial: &Trial) -> Result<Option<CpuAssignment>> {
+    CpuAssignment::assign(Path::new("/"), Topology::of(trial).middle, trial.host.fifo)
+}
+
+/// Describes the pauses of a trial; empty if there are none.
+fn paused(trial: &Trial) -> Result<String> {
+    let plan = pauses::plan(trial, assign(trial)?.as_ref(), trial.trial.duration.ns_unsigned());
+    Ok(if plan.is_empty() { String::new() } else { format!(": {}", pauses::describe(&plan)) })
 }

@@ -46,7 +46,7 @@ pub fn of(
     // This is not computed in a search over bursts. In such a search, departures always take longer than
     // arrivals, because the last burst leaves the device only after it has arrived.
     if effort.over == Over::Rate {
-        trial.stretch = stretch(&summary.pre, &summary.post);
+        trial.stretch = stretch(record, &summary.pre, &summary.post);
     }
     trial.missed = goals.iter().map(|goal| missed(goal, &summary)).collect();
     let stretched = trial.stretch > effort.stretch;
@@ -93,9 +93,44 @@ fn missed(goal: &Goal, summary: &Summary) -> f64 {
 
 /// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals. A
 /// device that keeps up delays the last packet by as much as the first. In an overloaded device, the last
-/// packet waits for all packets in the ring.
-fn stretch(pre: &Capture, post: &Capture) -> f64 {
-    let came = (pre.last_ns - pre.first_ns).max(1) as f64;
-    let left = (post.last_ns - post.first_ns) as f64;
-    (left / came - 1.0).max(0.0)
+/// packet waits for all packets in the ring. A pause empties the ring, so only the packets after the last pause
+/// count.
+fn stretch(record: &TrialRecord, pre: &Capture, post: &Capture) -> f64 {
+    let resumed_ns = record.pauses.iter().map(|pause| pause.end_ns).rfind(|end_ns| *end_ns < pre.last_ns);
+    let came = (pre.last_ns - resumed_ns.unwrap_or(pre.first_ns)).max(1) as f64;
+    // The first packet takes as long as the first one after a pause.
+    let first_delay_ns = post.first_ns - pre.first_ns;
+    let more = (post.last_ns - pre.last_ns - first_delay_ns) as f64;
+    (more / came).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wiretail_schema::run::pauses::Pause;
+
+    fn capture(first_ns: i64, last_ns: i64) -> Capture {
+        let json = serde_json::json!({
+            "path": "", "format": "", "interface": null, "packets": 0, "packets_without_key": 0,
+            "packets_without_time": 0, "wire_bytes": 0, "first_ns": first_ns, "last_ns": last_ns,
+            "mean_rate_pps": 0.0, "rate": [], "truncated": null,
+            "gaps": {"count": 0, "min_ns": 0, "mean_ns": 0.0, "max_ns": 0, "stddev_ns": 0.0, "percentiles": []},
+            "clock": {"source": "", "resolution_ns": 1.0, "granularity_ns": 1.0, "granularity_timestamps": 0,
+                "identical": 0, "backward": 0, "max_backward_ns": 0},
+        });
+        serde_json::from_value(json).expect("a capture")
+    }
+
+    #[test]
+    fn stretch_counts_packets_after_the_last_pause() {
+        let mut record = TrialRecord::blank(1, 1, "a", TrialState::Valid);
+        let (pre, post) = (capture(1000, 3000), capture(1010, 3210));
+        assert!((stretch(&record, &pre, &post) - 0.1).abs() < 1e-12);
+        record.pauses = vec![Pause { start_ns: 1500, end_ns: 1600 }, Pause { start_ns: 2100, end_ns: 2200 }];
+        assert!((stretch(&record, &pre, &post) - 0.25).abs() < 1e-12);
+        assert_eq!(stretch(&record, &pre, &capture(1010, 3005)), 0.0);
+        // The trial was interrupted in its last pause.
+        record.pauses.push(Pause { start_ns: 3000, end_ns: 3100 });
+        assert!((stretch(&record, &pre, &post) - 0.25).abs() < 1e-12);
+    }
 }

@@ -16,6 +16,7 @@ use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::dpdk::DpdkTx;
 use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_report::format;
+use wiretail_schema::run::pauses::Pauses;
 
 use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
 use crate::traffic::dpdk;
@@ -123,6 +124,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
         seed: arguments.seed,
         start_ns: None,
         pacing: Pacing::default(),
+        pauses: Pauses::default(),
         late_limit_ns: nanoseconds("late-limit", arguments.late_limit)?,
         id_first: arguments.first_id,
     })

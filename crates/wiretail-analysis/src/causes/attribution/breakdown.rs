@@ -41,6 +41,8 @@ pub struct Split<'a> {
     pub cpu_loads: [u16; 3],
     /// Whether packets are meant to arrive at even intervals.
     pub evenly: bool,
+    /// Time of announced pauses between the first and the last packet, in ns.
+    pub paused_ns: u64,
 }
 
 impl Split<'_> {
@@ -67,8 +69,9 @@ impl Split<'_> {
         let began = self.residences[place].busy_from;
         let came_ns = self.residences[place].in_ns - self.residences[began].in_ns;
         let packets = (place - began) as f64;
-        // Mean time between two packets of the trial.
-        let mean_ns = (last.in_ns - first.in_ns) as f64 / (self.residences.len() - 1).max(1) as f64;
+        // Mean time between two packets of the trial, without pauses.
+        let sending_ns = (last.in_ns - first.in_ns).saturating_sub(self.paused_ns);
+        let mean_ns = sending_ns as f64 / (self.residences.len() - 1).max(1) as f64;
         if (came_ns as f64) < LATE_SHARE * packets * mean_ns { CpuLoad::Late } else { CpuLoad::Load }
     }
 

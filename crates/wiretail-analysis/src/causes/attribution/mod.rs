@@ -84,6 +84,8 @@ pub struct Inputs<'a> {
     pub first_ns: i64,
     /// Whether the load generator sends the packets evenly, one at a time.
     pub evenly: bool,
+    /// Time of announced pauses between the first and the last packet, in ns.
+    pub paused_ns: u64,
     /// Number of worst packets that are listed.
     pub worst: usize,
     /// Number of listed packets that get a timeline. The worst packets of the same number of incidents also
@@ -126,6 +128,7 @@ pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
         own_ns: &taken.own_ns,
         cpu_loads,
         evenly: inputs.evenly,
+        paused_ns: inputs.paused_ns,
     };
     let sent: BTreeSet<(u32, u16)> = device.iter().map(|span| (span.sender, span.cause)).collect();
     let mut table = Table::new(&lines, inputs.names, sent);

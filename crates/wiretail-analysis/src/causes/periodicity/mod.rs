@@ -43,6 +43,8 @@ pub struct Series {
     pub times_ns: Vec<i64>,
     /// Delays, in ns.
     pub delays_ns: Vec<i64>,
+    /// Time of announced pauses between the first and the last packet, in ns. It does not count towards the rate.
+    pub paused_ns: i64,
     /// Numbers of the packets: first the position among all packets sent, then numbers in the packets'
     /// content.
     pub numbers: Vec<Numbers>,
@@ -88,9 +90,10 @@ pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
         (Some(first), Some(last)) => last - first,
         _ => 0,
     };
-    let rate_hz = if span_ns > 0 { (packets - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
+    let sending_ns = span_ns - series.paused_ns;
+    let rate_hz = if sending_ns > 0 { (packets - 1) as f64 * 1e9 / sending_ns as f64 } else { 0.0 };
     let mut found: Vec<Recurrence> = Vec::new();
-    if packets >= 1000 && span_ns > 0 {
+    if packets >= 1000 && sending_ns > 0 {
         let excess = late::excess(&series.delays_ns);
         for share in LATE_ABOVE {
             let (late, threshold) = late::beginnings(&excess, share);
@@ -189,7 +192,7 @@ impl Search<'_> {
     }
 
     fn clock(&self, times: &[i64]) -> Option<(Clock, f64)> {
-        let peak = spectrum::peak(times, self.span_ns, self.series.times_ns.len())?;
+        let peak = spectrum::peak(times, &self.series.times_ns, self.rate_hz)?;
         let chance = peak.false_alarm * LATE_ABOVE.len() as f64;
         let clock = || spectrum::clock(peak.frequency_hz, times, &self.series.times_ns, self.rate_hz);
         (chance < FALSE_ALARM).then(|| (clock(), chance))

@@ -4,6 +4,10 @@
 //! is exponentially distributed with mean 1 (Rayleigh 1880; Schuster 1898; Mardia and Jupp 2000, 6.3). If the
 //! times are clustered, the powers at low frequencies are higher. Each power is therefore first divided by
 //! the mean of its neighborhood (van der Klis 1989).
+//!
+//! Packets can only be late when packets are sent. If sending follows a pattern of its own (pauses, on-off
+//! traffic), late packets inherit its frequencies. The sum over all packets, scaled to n, is therefore subtracted
+//! from the sum over the late ones.
 
 use std::f64::consts::{LN_2, TAU};
 
@@ -36,27 +40,34 @@ pub fn power(times_ns: &[i64], frequency_hz: f64) -> f64 {
     (re * re + im * im) / times_ns.len() as f64
 }
 
-/// The highest peak between [`CYCLES_MIN`] cycles in the span and half the packet rate. `None` for fewer than
-/// ten times, or if that range of frequencies is empty.
-pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
-    if late_ns.len() < 10 || packets < 1000 || span_ns <= 0 {
+/// The highest peak between [`CYCLES_MIN`] cycles in the span and half the packet rate `rate_hz`, which does not
+/// count pauses. `times_ns` are the times of all packets since the first one. `None` for fewer than ten late
+/// packets, or if that range of frequencies is empty.
+pub fn peak(late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Option<Peak> {
+    let span_ns = times_ns.last().copied().unwrap_or(0);
+    if late_ns.len() < 10 || times_ns.len() < 1000 || span_ns <= 0 {
         return None;
     }
     // If packets are sent evenly, one bin per packet loses no information. With zero padding to twice the
     // length, no peak falls between two frequencies.
-    let bin_ns = span_ns as f64 / (packets - 1) as f64;
-    let mut data: Vec<Complex> = vec![(0.0, 0.0); (2 * packets).next_power_of_two()];
-    for at_ns in late_ns {
-        let bin = (*at_ns as f64 / bin_ns).round().max(0.0) as usize;
-        if let Some(cell) = data.get_mut(bin) {
-            cell.0 += 1.0;
+    let bin_ns = 1e9 / rate_hz;
+    let bins = (span_ns as f64 / bin_ns).round() as usize + 1;
+    let mut data: Vec<Complex> = vec![(0.0, 0.0); (2 * bins).next_power_of_two()];
+    let mut add = |times: &[i64], weight: f64| {
+        for at_ns in times {
+            let bin = (*at_ns as f64 / bin_ns).round().max(0.0) as usize;
+            if let Some(cell) = data.get_mut(bin) {
+                cell.0 += weight;
+            }
         }
-    }
+    };
+    add(late_ns, 1.0);
+    add(times_ns, -(late_ns.len() as f64) / times_ns.len() as f64);
     transform(&mut data);
     let step_hz = 1e9 / (bin_ns * data.len() as f64);
     let span_s = span_ns as f64 * 1e-9;
     let first = (CYCLES_MIN / span_s / step_hz).ceil() as usize;
-    let last = (packets as f64 / span_s / 2.0 / step_hz).floor() as usize;
+    let last = (bins as f64 / span_s / 2.0 / step_hz).floor() as usize;
     if first >= last {
         return None;
     }

@@ -22,6 +22,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
              could be mistaken for that of the device.",
         );
         stalls(m, page);
+        pauses(m, page);
         calibration(m, page);
         accounting(m, page);
         filtering(m, page);
@@ -311,6 +312,23 @@ fn stalls(m: &mut Markup, page: &Page<'_>) {
     let caption = format!("Stalls: periods of {threshold} or longer in which a role lost its core");
     table(m, &caption, &head(["cause", "stalls", "in trials", "together", "longest", "meaning"]), rows);
     longest(m, trials);
+}
+
+/// States which trials paused, and why their numbers do not show it.
+fn pauses(m: &mut Markup, page: &Page<'_>) {
+    let trials = &page.run.trials;
+    let paused = || trials.iter().filter(|trial| !trial.pauses.is_empty());
+    let Some(pause) = paused().find_map(|trial| trial.pauses.first()) else { return };
+    let counts = || paused().map(|trial| trial.pauses.len());
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let count = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let length = format::duration_short((pause.end_ns - pause.start_ns) as f64);
+    m.tag("p").class("rests").text(format_args!(
+        "{} of {} paused {count} times for {length}: no packet was due, and Wiretail's polling threads slept, so that \
+         ordinary tasks did not starve on their cores. No statistic counts the pauses (trial.pauses).",
+        paused().count(),
+        counted(trials.len(), "trial"),
+    ));
 }
 
 fn longest(m: &mut Markup, trials: &[TrialRecord]) {

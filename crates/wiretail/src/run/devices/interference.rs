@@ -13,6 +13,7 @@ use wiretail_dataplane::interference::{Injected, InterferencePlan};
 use wiretail_host::own_loopback;
 use wiretail_schema::experiment::{Deployment, DutKind, GeneratorPacing, InterferenceChoice, Trial};
 use wiretail_schema::run::interference::{INTERFERENCE_FILE, Interference, InterferenceKind};
+use wiretail_schema::run::pauses::Pauses;
 
 use crate::analyze::outputs;
 use crate::run::testbed::cpus::CpuAssignment;
@@ -134,6 +135,11 @@ impl Injection {
         };
         Ok(Injectors::start(scope, &self.plan, spec, &self.stop)?)
     }
+}
+
+/// Returns the interference that was injected while packets were sent. In a pause, it delays nothing.
+pub fn outside_pauses(injected: &[Injected], pauses: &Pauses) -> Vec<Injected> {
+    injected.iter().filter(|injected| !pauses.is_paused(injected.start_ns as i64)).cloned().collect()
 }
 
 /// Writes the list of injected interference into a trial's directory.

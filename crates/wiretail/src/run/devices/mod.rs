@@ -34,6 +34,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use wiretail_dataplane::clock::pauses::PauseClock;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::counters::stalls::StallLog;
 use wiretail_dataplane::interference::Injected;
@@ -121,7 +122,16 @@ pub struct Shared {
     thread: AtomicI32,
     /// Origin of the times of the self-injected interference.
     origin: Origin,
+    /// Pauses of the trials, in which the thread sleeps.
+    pub pauses: PauseClock,
     stop: AtomicBool,
+}
+
+impl Shared {
+    /// State of a device that sleeps in these pauses.
+    pub fn pausing(pauses: PauseClock) -> Self {
+        Self { pauses, ..Self::default() }
+    }
 }
 
 /// Returns the host changes that a trial's devices need. They take effect before the testbed is built, and

@@ -31,8 +31,9 @@ pub fn start<'scope, 'env: 'scope>(
     assignment: Option<&CpuAssignment>,
     shared: &'env Shared,
 ) -> Result<ScopedJoinHandle<'scope, Result<SkeletonReport>>> {
-    let mut skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
-    if let Some(plan) = interference::plan(trial, seed, trial.trial.duration.ns_unsigned()) {
+    let mut skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?.resting(shared.pauses.clone());
+    let lasting_ns = shared.pauses.lasting_ns(trial.trial.duration.ns_unsigned());
+    if let Some(plan) = interference::plan(trial, seed, lasting_ns) {
         skeleton = skeleton.interfered(OwnInterference::new(&plan, shared.origin.clone())?);
     }
     let place = assignment.map(CpuAssignment::for_device).unwrap_or_default();

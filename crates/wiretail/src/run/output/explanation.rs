@@ -15,6 +15,7 @@ use wiretail_schema::causes::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, 
 use wiretail_schema::causes::{EXPLANATION_FILE, ExplainedTrial, PacketExplanation, TrialExplanation};
 use wiretail_schema::experiment::{TrafficPattern, Trial};
 use wiretail_schema::run::interference::{GroundTruthReport, INTERFERENCE_FILE, Interference};
+use wiretail_schema::run::pauses::Pause;
 use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 
 use crate::analyze::evaluate::{Job, evaluate};
@@ -66,10 +67,18 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
         packets: &packets,
         first_ns: packets.first().map_or(0, |packet| packet.in_ns),
         evenly: trial.traffic.pattern == TrafficPattern::Constant && trial.traffic.burst == 1,
+        paused_ns: paused_ns(record, &packets),
         worst: WORST,
         timelines: TIMELINES,
     };
     Ok(Some(explain(lines, &inputs)))
+}
+
+/// Time of the trial's pauses between its first and its last packet, in ns.
+fn paused_ns(record: &TrialRecord, packets: &[PacketTime]) -> u64 {
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return 0 };
+    let within = |pause: &&Pause| first.in_ns <= pause.start_ns && pause.end_ns <= last.in_ns;
+    record.pauses.iter().filter(within).map(|pause| pause.end_ns.abs_diff(pause.start_ns)).sum()
 }
 
 /// Checks that the packets arrived while the trace was recorded.

@@ -41,6 +41,8 @@ pub struct CpuAssignment {
     pub reader: u32,
     /// Cores from which other tasks are moved away.
     pub quiet: CoreSet,
+    /// Cores that the kernel keeps free of tasks (`isolcpus`).
+    pub isolated: CoreSet,
     /// Whether the roles run with real-time priority.
     pub fifo: bool,
 }
@@ -64,7 +66,14 @@ impl CpuAssignment {
         let quiet = CoreSet::new(quiet);
         // If two real-time threads that never sleep share a core, the second one never runs.
         let fifo = fifo && !quiet.is_empty() && !(polls && generator == roles.dut);
-        Some(Self { housekeeping, generator, device: roles.dut, reader: roles.timestamper, quiet, fifo })
+        let (device, reader, isolated) = (roles.dut, roles.timestamper, cores.isolated.clone());
+        Some(Self { housekeeping, generator, device, reader, quiet, isolated, fifo })
+    }
+
+    /// Returns whether ordinary tasks may run on a core during a trial that moves tasks (`isolate`) or not.
+    pub fn is_shared(&self, core: u32, isolate: bool) -> bool {
+        let is_quiet = isolate && self.quiet.contains(core);
+        !is_quiet && !self.isolated.contains(core)
     }
 
     /// Placement of the thread that controls the trial.

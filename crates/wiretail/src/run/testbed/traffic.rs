@@ -10,6 +10,7 @@ use wiretail_dataplane::generator::marks::Marks;
 use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::generator::recording::Recording;
 use wiretail_schema::experiment::{Directions, GeneratorPacing, TrafficPattern, Trial};
+use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::units::sizes::FrameSizes;
 
 use crate::run::testbed::topology::{MAC_GENERATOR, MAC_SINK, Middle, Topology};
@@ -105,6 +106,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
             GeneratorPacing::Spin => Pacing::Spin,
             GeneratorPacing::Sleep => Pacing::Sleep,
         },
+        pauses: Pauses::default(),
         late_limit_ns: traffic.late_limit.ns_unsigned(),
         id_first: 0,
     })

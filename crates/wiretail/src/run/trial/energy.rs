@@ -126,6 +126,10 @@ impl Metering {
             (None, absent) => absent.map(Energy::none),
         };
         record.notes.extend(record.energy.as_ref().and_then(|energy| note(energy, self.asked)));
+        let is_measured = record.energy.as_ref().is_some_and(|energy| !energy.states.is_empty());
+        if is_measured && !record.pauses.is_empty() {
+            record.notes.push("energy: the processing state includes the pauses".to_owned());
+        }
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use rustix::thread::gettid;
 use wiretail_dataplane::clock::monotonic_ns;
+use wiretail_dataplane::clock::pauses::PauseClock;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::plan::End;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
@@ -18,6 +19,7 @@ use wiretail_dataplane::timestamper::TapReport;
 use wiretail_schema::experiment::GeneratorSocket;
 use wiretail_schema::run::InterruptDelta;
 use wiretail_schema::run::energy::EnergyState;
+use wiretail_schema::run::pauses::Pauses;
 
 use crate::run::devices::{Counted, Devices};
 use crate::run::testbed::Testbed;
@@ -57,6 +59,8 @@ pub struct TrialExecution {
 /// Report of the sending phase.
 pub struct Sent {
     pub generator: GeneratorReport,
+    /// Pauses of the trial, in ns of the monotonic clock.
+    pub pauses: Pauses,
     /// The load generator's thread.
     pub thread: i32,
     /// Time during which packets were in flight, in ns of the monotonic clock.
@@ -75,6 +79,8 @@ pub struct TestbedContext<'a, 'scope, 'env> {
     pub assignment: Option<&'a CpuAssignment>,
     pub devices: &'a mut Devices<'scope>,
     pub recorder: &'a Recorder<'scope, 'env>,
+    /// Pauses of the trials, shared with the devices and the recorder.
+    pub pauses: &'a PauseClock,
     /// Counts of the packets that the recorder has seen.
     pub watched: &'a Watched,
 }
@@ -98,6 +104,7 @@ impl TestbedContext<'_, '_, '_> {
         metering: &mut Metering,
         inject: impl FnOnce() -> Result<Option<u64>>,
     ) -> Result<Sent> {
+        self.pauses.withdraw();
         self.devices.begin_counting()?;
         let generator = self.generator(attempt)?;
         if let Some(origin_ns) = inject()? {
@@ -108,16 +115,18 @@ impl TestbedContext<'_, '_, '_> {
         let (generator, thread, noise) = self.generate(attempt, generator, view, metering)?;
         let traffic = begun_ns..monotonic_ns() + LAST_IN_FLIGHT.as_nanos() as u64;
         let (interrupts, slept) = counters.since();
-        refuse_slow_generator(attempt, &generator, begun_ns)?;
+        self.refuse_slow_generator(attempt, &generator, begun_ns)?;
         settle(self.watched, SETTLE);
         let counted = self.devices.end_counting()?;
-        Ok(Sent { generator, thread, traffic, counted, interrupts, slept, noise })
+        let pauses = self.pauses.plan().shifted(generator.start_ns as i64);
+        Ok(Sent { generator, pauses, thread, traffic, counted, interrupts, slept, noise })
     }
 
     /// Opens the ports of an attempt's load generator.
     fn generator(&self, attempt: &Attempt<'_>) -> Result<LoadGenerator> {
         let mut plan = traffic::plan(attempt.trial, attempt.seed)?;
         plan.end = End::DurationNs(attempt.duration_ns);
+        plan.pauses = *self.pauses.plan();
         // A tap at the sender's end does not see frames that bypass the queueing discipline.
         let qdisc_bypass = !self.testbed.topology().tap_senders;
         let kind = match attempt.trial.traffic.socket {
@@ -151,13 +160,14 @@ impl TestbedContext<'_, '_, '_> {
         let (placement, beside) = (role(CpuAssignment::for_generator), role(CpuAssignment::for_control));
         let (counters, thread) = (SharedCounters::default(), AtomicI32::new(0));
         let (halt, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
+        let pauses = self.pauses;
         let (report, noise) = std::thread::scope(|scope| {
             let neighbours = Neighbours::start(scope, attempt.trial, beside, &quiet)?;
             let sending = scope.spawn(|| {
                 thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
                 placement.apply()?;
                 metering.begin(EnergyState::Processing);
-                let report = generator.run(&halt, &counters);
+                let report = announced(pauses, generator).run(&halt, &counters);
                 metering.end();
                 Ok(report)
             });
@@ -181,35 +191,52 @@ impl TestbedContext<'_, '_, '_> {
         halt: &AtomicBool,
     ) {
         let begun = Instant::now();
+        let deadline = self.deadline(attempt);
+        let paused = Duration::from_nanos(self.pauses.lasting_ns(attempt.duration_ns) - attempt.duration_ns);
         while !sending.is_finished() {
-            std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
+            std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed().saturating_sub(paused))));
             attempt.line.show(begun.elapsed(), &counters.read(), self.watched.missing(), view.get());
             let failed = self.devices.check().is_err() || self.recorder.has_failed();
-            if attempt.stop.load(Ordering::Relaxed) || failed || begun.elapsed() > deadline(attempt) {
+            if attempt.stop.load(Ordering::Relaxed) || failed || begun.elapsed() > deadline {
                 halt.store(true, Ordering::Relaxed);
             }
         }
     }
-}
 
-/// Time after which the load generator is halted.
-fn deadline(attempt: &Attempt<'_>) -> Duration {
-    let planned = Duration::from_nanos(attempt.duration_ns);
-    planned + OVERTIME.max(planned / 2)
-}
-
-/// Refuses a trial whose load generator was halted by the deadline.
-fn refuse_slow_generator(attempt: &Attempt<'_>, report: &GeneratorReport, begun_ns: u64) -> Result<()> {
-    let taken = Duration::from_nanos(monotonic_ns() - begun_ns);
-    if !report.complete && taken > deadline(attempt) {
-        bail!(
-            "the load generator did not keep up: {} packets were sent in {:.1} s; use a lower rate, or \
-             reduce the load on its core",
-            report.sent,
-            taken.as_secs_f64()
-        );
+    /// Time after which the load generator is halted.
+    fn deadline(&self, attempt: &Attempt<'_>) -> Duration {
+        let planned = Duration::from_nanos(self.pauses.lasting_ns(attempt.duration_ns));
+        planned + OVERTIME.max(planned / 2)
     }
-    Ok(())
+
+    /// Refuses a trial whose load generator was halted by the deadline.
+    fn refuse_slow_generator(
+        &self,
+        attempt: &Attempt<'_>,
+        report: &GeneratorReport,
+        begun_ns: u64,
+    ) -> Result<()> {
+        let taken = Duration::from_nanos(monotonic_ns() - begun_ns);
+        if !report.complete && taken > self.deadline(attempt) {
+            bail!(
+                "the load generator did not keep up: {} packets were sent in {:.1} s; use a lower rate, or \
+                 reduce the load on its core",
+                report.sent,
+                taken.as_secs_f64()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Announces the start of a trial with pauses, so that its loops know when to sleep.
+fn announced(pauses: &PauseClock, generator: LoadGenerator) -> LoadGenerator {
+    if pauses.plan().is_empty() {
+        return generator;
+    }
+    let start_ns = monotonic_ns() + pauses.lead_ns();
+    pauses.announce(start_ns);
+    generator.starting_at(start_ns)
 }
 
 /// Waits until every packet has arrived, or until no packet was seen for `patience`. Packets that have not

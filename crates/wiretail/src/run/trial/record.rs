@@ -3,6 +3,7 @@
 use anyhow::Result;
 use wiretail_dataplane::clock::clock_offset;
 use wiretail_schema::experiment::{CoreIdle, Trial};
+use wiretail_schema::run::pauses::Pause;
 use wiretail_schema::run::stalls::{STALLS_FILE, StallSpan};
 use wiretail_schema::run::{SegmentRecord, TapRecord, TrialState};
 
@@ -11,7 +12,7 @@ use crate::run::devices::{self, DeviceReport};
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::{Segment, TapPlace, Topology};
 use crate::run::trial::attempt::{Attempt, Recorded};
-use crate::run::trial::execution::TrialExecution;
+use crate::run::trial::execution::{Sent, TrialExecution};
 use crate::run::trial::store::SOURCE;
 use crate::run::trial::validity;
 
@@ -91,6 +92,7 @@ fn record(
     record.notes.extend(sent.noise.as_ref().map(|noise| noise.note()));
     record.notes.extend(device.notes.iter().cloned());
     record.stalls = stalls.record;
+    record.pauses = pauses(sent);
     record.generator = Some(generator);
     record.interrupts.clone_from(&sent.interrupts);
     record.segments = segment_records(topology, &record.directory);
@@ -104,6 +106,13 @@ fn record(
         (true, false) => TrialState::Invalid,
     };
     Recorded { record, stalls: stalls.spans }
+}
+
+/// Returns the pauses that began before the end of the traffic.
+fn pauses(sent: &Sent) -> Vec<Pause> {
+    let clock = clock_offset().realtime_minus_monotonic_ns;
+    let end_ns = sent.traffic.end as i64 + clock;
+    sent.pauses.shifted(clock).list().take_while(|pause| pause.start_ns < end_ns).collect()
 }
 
 /// Returns the segments of a trial in this directory. They are not evaluated yet.

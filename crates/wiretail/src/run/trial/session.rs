@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use wiretail_dataplane::clock::clock_offset;
+use wiretail_dataplane::clock::pauses::PauseClock;
 use wiretail_dataplane::interference::injectors::Injectors;
 use wiretail_dataplane::port::TxPort;
 use wiretail_dataplane::port::af_packet::{PacketTx, TxPlan};
@@ -26,6 +27,7 @@ use crate::run::testbed::{profile, traffic};
 use crate::run::trial::attempt::{Attempt, Recorded};
 use crate::run::trial::energy::{self, Metering};
 use crate::run::trial::execution::{Sent, TestbedContext, TrialExecution, join};
+use crate::run::trial::pauses;
 use crate::run::trial::record::record_all;
 use crate::run::trial::recorder::{self, Recorder, Watched};
 use crate::run::trial::store::{self, Captures, LiveView, Soaks, Store};
@@ -65,6 +67,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     energy::refuse(trial)?;
     profile::refuse(trial)?;
     tracing::refuse(trial)?;
+    pauses::refuse(trial)?;
     if trial.trial.device == DeviceLifetime::Kept {
         // These features start together with a device or cover its whole lifetime.
         let dut = &trial.dut;
@@ -157,14 +160,17 @@ fn measure(
     metering.hold(EnergyState::Idle, first.stop);
     // The trace starts before the devices, because switching on trace events disturbs all cores.
     let tracing = tracing::start(first.trial, testbed, assignment, first.directory)?;
-    let interference = interference::plan(first.trial, first.seed, first.duration_ns);
+    let pauses = PauseClock::new(pauses::plan(first.trial, assignment, first.duration_ns));
+    let lasting_ns = pauses.lasting_ns(first.duration_ns);
+    let interference = interference::plan(first.trial, first.seed, lasting_ns);
     let injection = interference.map(|plan| Injection::of(first.trial, plan, assignment)).transpose()?;
-    let shared = Shared::of(topology);
+    let shared = Shared::of(topology, pauses);
     let session = Sending { attempts, assignment, injection: injection.as_ref(), shared: &shared };
     let Measured { executions, device, mut traced, ended } =
         std::thread::scope(|scope| session.run(scope, testbed, tracing, &mut metering))?;
-    if injection.is_some() && !executions.is_empty() {
-        interference::write(first.directory, device.interferences.clone(), &clock_offset())?;
+    if let (Some(_), [only, ..]) = (&injection, &executions[..]) {
+        let injected = interference::outside_pauses(&device.interferences, &only.sent.pauses);
+        interference::write(first.directory, injected, &clock_offset())?;
     }
     if let (Some(traced), [only]) = (&mut traced, &executions[..]) {
         traced.write_roles(only.sent.thread, device.stalls.as_ref(), &only.sent.traffic)?;
@@ -184,13 +190,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn of(topology: Topology) -> Self {
+    fn of(topology: Topology, pauses: PauseClock) -> Self {
         let whole = topology.segments().iter().filter(|segment| segment.is_whole()).cloned().collect();
         Self {
             topology,
             watched: Watched::new(whole),
             view: LiveView::default(),
-            devices: devices::Shared::default(),
+            devices: devices::Shared::pausing(pauses),
         }
     }
 }
@@ -254,6 +260,7 @@ impl<'env> Sending<'env> {
             assignment,
             devices: &mut devices,
             recorder: &recorder,
+            pauses: &shared.devices.pauses,
             watched: &shared.watched,
         };
         let sent = self.send_all(scope, context, metering, &mut progress);
@@ -280,7 +287,9 @@ impl<'env> Sending<'env> {
     ) -> Result<Recorder<'scope, 'env>> {
         let taps = self.shared.topology.taps();
         let packets = self.attempts.iter().map(|attempt| traffic::packets(attempt.trial)).max().unwrap_or(0);
-        let longest_ns = self.attempts.iter().map(|attempt| attempt.duration_ns).max().unwrap_or(0);
+        let pauses = &self.shared.devices.pauses;
+        let lasting = self.attempts.iter().map(|attempt| pauses.lasting_ns(attempt.duration_ns));
+        let longest_ns = lasting.max().unwrap_or(0);
         let first = &self.attempts[0];
         let ring = recorder::ring(taps.len(), packets, longest_ns, store::is_soak(first.trial));
         let reader = self.assignment.map(CpuAssignment::for_reader).unwrap_or_default();
@@ -289,10 +298,10 @@ impl<'env> Sending<'env> {
 
     /// Returns the store for the packets of an attempt.
     fn store(&self, attempt: &Attempt<'_>) -> Result<Box<dyn Store + 'env>> {
-        let Shared { topology, view, .. } = self.shared;
+        let Shared { topology, view, devices, .. } = self.shared;
         Ok(match store::is_soak(attempt.trial) {
             true => Box::new(Soaks::create(attempt.directory, attempt.trial, topology, view)?),
-            false => Box::new(Captures::create(attempt.directory, topology)?),
+            false => Box::new(Captures::create(attempt.directory, topology, devices.pauses.clone())?),
         })
     }
 

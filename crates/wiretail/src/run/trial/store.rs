@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use wiretail_capture::write::{CaptureFile, PcapngWriter, TapCounts, TapInterface};
+use wiretail_dataplane::clock::pauses::PauseClock;
 use wiretail_dataplane::timestamper::TimestampSource;
 use wiretail_dataplane::timestamper::{SNAPLEN, TapReport};
 use wiretail_schema::experiment::{PacketCapture, Trial};
@@ -52,9 +53,14 @@ pub fn capture_path(directory: &Path) -> PathBuf {
     directory.join("capture.pcapng.zst")
 }
 
-/// Stores every packet in one capture file, with an interface per tap.
+/// Stores every packet in one capture file, with an interface per tap. The file's header lists the pauses of the
+/// trial. They are known when the first packet arrives.
 pub struct Captures {
     path: PathBuf,
+    interfaces: Vec<TapInterface>,
+    pauses: PauseClock,
+    /// The file before the first packet.
+    file: Option<CaptureFile>,
     writer: Option<PcapngWriter<CaptureFile>>,
 }
 
@@ -63,7 +69,7 @@ impl Captures {
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
-    pub fn create(directory: &Path, topology: &Topology) -> Result<Self> {
+    pub fn create(directory: &Path, topology: &Topology, pauses: PauseClock) -> Result<Self> {
         let path = capture_path(directory);
         let interface = |tap: &TapPlace| TapInterface {
             name: tap.name.clone(),
@@ -71,9 +77,16 @@ impl Captures {
             snaplen: SNAPLEN.into(),
         };
         let interfaces: Vec<TapInterface> = topology.taps().iter().map(interface).collect();
+        Ok(Self { file: Some(CaptureFile::create(&path)?), path, interfaces, pauses, writer: None })
+    }
+
+    /// Starts the file.
+    #[cold]
+    fn begin(&mut self, file: CaptureFile) {
         let application = concat!("wiretail ", env!("CARGO_PKG_VERSION"));
-        let writer = PcapngWriter::new(CaptureFile::create(&path)?, application, &interfaces);
-        Ok(Self { path, writer: Some(writer) })
+        let pauses = self.pauses.announced().map(|pauses| pauses.to_string());
+        let writer = PcapngWriter::with_comment(file, application, &self.interfaces, pauses.as_deref());
+        self.writer = Some(writer);
     }
 
     fn name(&self) -> String {
@@ -83,12 +96,18 @@ impl Captures {
 
 impl Store for Captures {
     fn packet(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> Result<()> {
+        if let Some(file) = self.file.take() {
+            self.begin(file);
+        }
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let written = writer.write(tap, ts_ns, wire_len, frame);
         written.with_context(|| self.name())
     }
 
     fn finish(&mut self, reports: &[TapReport]) -> Result<()> {
+        if let Some(file) = self.file.take() {
+            self.begin(file);
+        }
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let count = |report: &TapReport| {
             let dropped = report.drops + report.missing;

@@ -248,6 +248,7 @@ mod tests {
             device: 3,
             reader: 1,
             quiet: CoreSet::new([3]),
+            isolated: CoreSet::new([]),
             fifo: true,
         };
         let cores = |generator| watched(&assignment(generator)).to_string();

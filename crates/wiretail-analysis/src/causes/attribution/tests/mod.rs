@@ -128,6 +128,7 @@ fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost:
         packets: &packets,
         first_ns: packets[0].in_ns,
         evenly: false,
+        paused_ns: 0,
         worst: 1000,
         timelines: 3,
     };

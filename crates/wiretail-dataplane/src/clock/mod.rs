@@ -1,6 +1,8 @@
 //! The two clocks of a trial. Departures are planned with CLOCK_MONOTONIC, but the kernel's packet timestamps
 //! use CLOCK_REALTIME.
 
+pub mod pauses;
+
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
