@@ -67,7 +67,7 @@ pub(crate) enum NamespaceKind {
     Uts,
 }
 
-/// The processes whose namespace of this kind is `inode`, except this one.
+/// All processes in the namespace `inode` of this kind, except this process.
 fn inside(kind: NamespaceKind, inode: u64) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

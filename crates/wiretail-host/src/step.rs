@@ -210,10 +210,10 @@ pub enum Step {
         path: PathBuf,
     },
     /// Change nothing now. Undoing runs a command, whatever the outcome of the other steps was.
-    RunAtEnd { command: CommandSpec },
+    RunAtEnd { command: Box<CommandSpec> },
     /// Run a command and wait for it. Undoing has no effect: [`Step::RunAtEnd`] undoes what the command
     /// changed, and [`Step::AddCommandGroup`] ends the processes that it started.
-    RunCommand { command: CommandSpec },
+    RunCommand { command: Box<CommandSpec> },
 }
 
 impl Step {
@@ -291,10 +291,10 @@ impl fmt::Display for Step {
                 write!(f, "add {} container {object} in {}", runtime.name(), folder.display())
             }
             Step::AddCommandGroup { .. } => {
-                write!(f, "add command group {object}, whose processes are ended when it is removed")
+                write!(f, "add command group {object}; removing it ends its processes")
             }
-            Step::RunAtEnd { command } => write!(f, "run at the end, in any case: {command}"),
-            Step::RunCommand { command } => write!(f, "run now: {command}"),
+            Step::RunAtEnd { command } => write!(f, "at the end, in any case, run {command}"),
+            Step::RunCommand { command } => write!(f, "run {command}"),
         }
     }
 }
@@ -389,12 +389,13 @@ mod tests {
             group: "/g".into(),
         };
         let at_end = CommandSpec { cores: CoreSet::default(), ..command.clone() };
+        let [command, at_end] = [command, at_end].map(Box::new);
         let steps = [Step::RunCommand { command }, Step::RunAtEnd { command: at_end }];
         assert_eq!(
             steps.each_ref().map(ToString::to_string),
             [
-                "run now: sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d, on cores 0,2",
-                "run at the end, in any case: sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d"
+                "run sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d, on cores 0,2",
+                "at the end, in any case, run sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d"
             ]
         );
         for step in steps {

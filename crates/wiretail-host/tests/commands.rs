@@ -51,7 +51,7 @@ impl Place {
 
     /// Runs a command and returns its output.
     fn run(&mut self, line: &str, cores: CoreSet) -> String {
-        let command = self.command(line, cores);
+        let command = Box::new(self.command(line, cores));
         self.journal.apply(&Step::RunCommand { command }).expect("it succeeds");
         fs::read_to_string(self.path("log")).expect("a log")
     }

@@ -1,11 +1,11 @@
 //! Runs commands of the user, and ends the processes that they leave behind.
 //!
-//! A command may start programs that outlive it, change their session or become daemons. They are recognized
-//! by their UTS namespace (host name), which every process inherits from its parent and only root can change
-//! on purpose. The namespace starts with the names of the host, so programs see no difference. It is mounted
-//! on a file, the *group*, like a network namespace on its name: the kernel then cannot reuse its number, and
-//! `wiretail clean` finds its processes after the run was killed. A cgroup would serve as well, but its
-//! version and its controllers differ between machines, and it changes the share of CPU time.
+//! A command may start programs that outlive it, change their session or become daemons. Their UTS namespace
+//! (host name) identifies them: every process inherits it from its parent, and only root can leave it. The
+//! namespace starts with the names of the host, so programs see no difference. It is mounted on a file, the
+//! *group*, like a network namespace on its name: the kernel then cannot reuse its number, and `wiretail
+//! clean` finds its processes after the run was killed. A cgroup would serve as well, but its version and its
+//! controllers differ between machines, and it changes the share of CPU time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -399,21 +399,22 @@ mod tests {
         assert!(!journals.exists() && !folder.path().join("set").exists());
     }
 
-    /// Checks the order: what is run at the end runs after the failed command, and before earlier steps are
-    /// undone.
+    /// Checks the order: the failed command, then the command at the end, then undoing earlier steps.
     #[test]
     fn runs_command_at_end_even_if_earlier_command_failed() {
         let folder = tempfile::tempdir().expect("a folder");
         let setting = folder.path().join("setting");
         fs::write(&setting, "one\n").expect("written");
-        let command = |key: &str, line: &str| CommandSpec {
-            key: key.into(),
-            line: line.into(),
-            directory: folder.path().into(),
-            log: folder.path().join(key),
-            env: Vec::new(),
-            cores: CoreSet::default(),
-            group: folder.path().join("none"),
+        let command = |key: &str, line: &str| {
+            Box::new(CommandSpec {
+                key: key.into(),
+                line: line.into(),
+                directory: folder.path().into(),
+                log: folder.path().join(key),
+                env: Vec::new(),
+                cores: CoreSet::default(),
+                group: folder.path().join("none"),
+            })
         };
         for (after, failures) in [("cat setting seen", 0), ("cat setting seen; exit 1", 1)] {
             let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");

@@ -128,9 +128,9 @@ pub(crate) fn inside<T: Send>(name: Option<&str>, work: impl FnOnce() -> T + Sen
     }
 }
 
-/// Whether a file below `/proc/sys` belongs to a network namespace: it is below `net`, and a new namespace has
-/// its own, which root may write. The kernel shows some settings of the whole host in every namespace, but read-only, and others
-/// only in the first one.
+/// Whether each network namespace has its own copy of a file of `/proc/sys`. The answer comes from a new
+/// namespace: its copies can be written. The kernel shows some settings of the whole host in every namespace,
+/// but read-only, and others only in the first namespace.
 ///
 /// # Errors
 /// Returns [`HostError::System`] without CAP_SYS_ADMIN.

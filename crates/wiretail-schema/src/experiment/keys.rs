@@ -229,7 +229,7 @@ keys! {
         /// Command that sh runs on this host, as root, after a device has ended, also if the trial fails or
         /// is interrupted; none runs no command.
         "after" after: list ShellCommand = "none";
-        /// Working directory of host.before and host.after. By default, the directory of the experiment file.
+        /// Working directory of host.before and host.after. If empty, it is the directory of the experiment file.
         "directory" directory: one FileName = "";
     }
 
