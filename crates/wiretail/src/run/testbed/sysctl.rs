@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use wiretail_host::{Plan, Step, is_of_namespace};
 use wiretail_schema::experiment::{Trial, nearest};
 use wiretail_schema::host::sysctl::{Sysctl, Sysctls};
@@ -53,6 +53,15 @@ pub fn refuse(trial: &Trial) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Adds the setting to the error of a step that could not write it.
+pub fn blame(trial: &Trial, error: anyhow::Error) -> anyhow::Error {
+    let message = crate::message(&error);
+    match trial.host.sysctl.0.iter().find(|setting| message.contains(&setting.path())) {
+        Some(setting) => anyhow!("host.sysctl = \"{setting}\": {message}"),
+        None => error,
+    }
 }
 
 /// The links that a plan creates, each with its namespace.

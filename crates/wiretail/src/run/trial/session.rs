@@ -115,7 +115,8 @@ fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> 
     let run = journal.run().to_owned();
     let changes = Changes::of(trial, &run);
     let needs = devices::needs(trial, &topology, &run);
-    let mut testbed = Testbed::build(journal, topology, &changes.testbed(&topology, needs))?;
+    let testbed = Testbed::build(journal, topology, &changes.testbed(&topology, needs));
+    let mut testbed = testbed.map_err(|error| sysctl::blame(trial, error))?;
     // A separate thread, so that its core affinity does not outlive the session.
     let recorded = std::thread::scope(|scope| {
         join(scope.spawn(|| {

@@ -80,7 +80,9 @@ fn refused_value_fails_trial_and_names_file() {
     let trials = bed.trials();
     assert_eq!((&trials[0]["state"], &trials[1]["state"]), (&"failed".into(), &"valid".into()));
     let said = reasons(&trials[0]);
-    assert!(said.contains("/proc/sys/net/core/busy_read: cannot write: Invalid argument"), "{said}");
+    let expected =
+        "host.sysctl = \"net.core.busy_read = many\": /proc/sys/net/core/busy_read: cannot write: Invalid";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]
