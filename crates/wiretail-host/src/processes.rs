@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Identity of a process. No later process with the same PID and no process from before a reboot has the same
-/// identity.
+/// Identity of a process. It differs from the identity of any later process with the same PID, and of any
+/// process from before a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: i32,
@@ -67,7 +67,7 @@ pub(crate) enum NamespaceKind {
     Uts,
 }
 
-/// All processes in the namespace `inode` of this kind, except this process.
+/// Returns all other processes whose namespace of this kind has this inode.
 fn inside(kind: NamespaceKind, inode: u64) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -124,8 +124,8 @@ pub(crate) fn end_inside(kind: NamespaceKind, inode: u64, grace: Duration) -> Ve
 fn send(pids: &[Pid], kind: NamespaceKind, inode: u64, signal: Signal) -> Vec<i32> {
     let mut sent = Vec::new();
     for pid in pids.iter().copied() {
-        // The descriptor refers to the process and not to its PID. The second check therefore ensures that no
-        // other process that reuses the PID gets the signal.
+        // The descriptor refers to the process and not to its PID. Because of the second check, a process that
+        // reuses the PID does not get the signal.
         let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if namespace_of(pid, kind) == Some(inode)
             && rustix::process::pidfd_send_signal(&process, signal).is_ok()
