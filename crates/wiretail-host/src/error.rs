@@ -73,6 +73,17 @@ pub enum HostError {
         /// Number of pages that the kernel allocated.
         found: u64,
     },
+    /// A command of an experiment that failed.
+    #[error("{key}: `{line}` {fault}{said}")]
+    Command {
+        /// Key of the experiment that contains the command.
+        key: String,
+        line: String,
+        /// What happened, as the rest of a sentence: "failed (exit status: 1)".
+        fault: String,
+        /// The last lines of its output, introduced by a semicolon; empty if they do not matter.
+        said: String,
+    },
     /// A journal line that this version cannot parse.
     #[error(
         "{}:{line}: {fault}; expected journal format {expected}: \

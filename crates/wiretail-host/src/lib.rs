@@ -10,8 +10,9 @@
 //! - [`trace`]: recording kernel events on selected cores; `files`: values in `/proc` and `/sys`, tracefs;
 //! - `processes`: the owner of a journal; `sys`: the calls that need `unsafe`.
 //!
-//! Invariant: on the host, this crate runs no shell except for the command of an energy meter. It starts
-//! container runtimes and virtual machine monitors directly as programs. Reading the host is always allowed
+//! Invariant: on the host, this crate runs no shell except for the commands of an experiment (`host.before`,
+//! `host.after` and the command of an energy meter). It starts container runtimes and virtual machine monitors
+//! directly as programs. Reading the host is always allowed
 //! and needs no privileges. Callers must obtain the user's consent before they apply a step.
 
 mod changes;
@@ -28,6 +29,7 @@ mod sys;
 pub mod trace;
 
 pub use changes::claim::CoreClaim;
+pub use changes::commands::COMMAND_LIMIT;
 pub use changes::journal::{JOURNAL_FOLDER, Journal, KEPT_FOLDER, Undone, name_prefix};
 pub use changes::leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use cpu::cores::{Cores, Roles, move_tasks, quieten};
@@ -41,9 +43,9 @@ pub use facts::snapshot::snapshot;
 pub use facts::state::{Difference, HostState, Kind};
 pub use network::loopback::own_loopback;
 pub use network::mac::MacAddress;
-pub use network::namespace::{NAMESPACE_FOLDER, Namespace, run_in};
+pub use network::namespace::{NAMESPACE_FOLDER, Namespace, is_of_namespace, run_in};
 pub use network::netlink::generic::takes_redirected_frames;
 pub use network::netlink::{Link, LinkTraffic, Netlink};
-pub use step::{Plan, Step, VethEnd};
+pub use step::{CommandSpec, Plan, Step, VethEnd};
 pub use wiretail_schema::run::HostSnapshot;
 pub use wiretail_schema::units::cores::CoreSet;

@@ -59,48 +59,81 @@ fn start_time(root: &Path, pid: i32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { after_name.nth(18)?.parse().ok() }
 }
 
-/// Returns all other processes whose network namespace has this inode.
-fn inside(inode: u64) -> Vec<Pid> {
+/// Kind of a namespace, as the name of a file in `/proc/PID/ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamespaceKind {
+    Network,
+    /// Host and domain name. Serves as a mark that processes inherit.
+    Uts,
+}
+
+/// Returns all other processes whose namespace of this kind has this inode.
+fn inside(kind: NamespaceKind, inode: u64) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(Pid::from_raw)
-        .filter(|pid| *pid != own && network_namespace(*pid) == Some(inode))
+        .filter(|pid| *pid != own && namespace_of(*pid, kind) == Some(inode))
         .collect()
 }
 
-fn network_namespace(pid: Pid) -> Option<u64> {
-    let path = format!("/proc/{}/ns/net", pid.as_raw_nonzero());
+fn namespace_of(pid: Pid, kind: NamespaceKind) -> Option<u64> {
+    let name = match kind {
+        NamespaceKind::Network => "net",
+        NamespaceKind::Uts => "uts",
+    };
+    let path = format!("/proc/{}/ns/{name}", pid.as_raw_nonzero());
     fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
 
-/// Kills all processes in the network namespace with this inode and waits until they have exited. Must only
-/// be used for namespaces of a run: every process there was started by the run or entered the namespace
-/// deliberately.
-pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
+/// Kills all processes in the namespace with this inode and waits until they have exited. Must only be used
+/// for namespaces of a run: every process there was started by the run or entered the namespace deliberately.
+pub(crate) fn kill_inside(kind: NamespaceKind, inode: u64) -> Vec<i32> {
     let mut killed = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let left = inside(inode);
+        let left = inside(kind, inode);
         if left.is_empty() || Instant::now() > deadline {
             return killed;
         }
-        for pid in left {
-            // The descriptor refers to the process and not to its PID. Because of the second check, a process
-            // that reuses the PID is not killed.
-            let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            if network_namespace(pid) != Some(inode) {
-                continue;
-            }
-            let number = pid.as_raw_nonzero().get();
-            if rustix::process::pidfd_send_signal(&process, Signal::KILL).is_ok() && !killed.contains(&number)
-            {
+        for number in send(&left, kind, inode, Signal::KILL) {
+            if !killed.contains(&number) {
                 killed.push(number);
             }
         }
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Like [`kill_inside`], but asks the processes to end with SIGTERM first and gives them `grace` to do so.
+/// Returns the processes that received a signal.
+pub(crate) fn end_inside(kind: NamespaceKind, inode: u64, grace: Duration) -> Vec<i32> {
+    let mut ended = send(&inside(kind, inode), kind, inode, Signal::TERM);
+    let deadline = Instant::now() + grace;
+    while !inside(kind, inode).is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    ended.extend(kill_inside(kind, inode));
+    ended.sort_unstable();
+    ended.dedup();
+    ended
+}
+
+/// Sends a signal to these processes of a namespace, and returns those that were still there.
+fn send(pids: &[Pid], kind: NamespaceKind, inode: u64, signal: Signal) -> Vec<i32> {
+    let mut sent = Vec::new();
+    for pid in pids.iter().copied() {
+        // The descriptor refers to the process and not to its PID. Because of the second check, a process that
+        // reuses the PID does not get the signal.
+        let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        if namespace_of(pid, kind) == Some(inode)
+            && rustix::process::pidfd_send_signal(&process, signal).is_ok()
+        {
+            sent.push(pid.as_raw_nonzero().get());
+        }
+    }
+    sent
 }
 
 #[cfg(test)]

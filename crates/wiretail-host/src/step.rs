@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::network::mac::MacAddress;
+use wiretail_schema::units::cores::CoreSet;
 
 /// One end of a veth pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,26 @@ pub struct ContainerSpec {
     /// Folder for the files that the runtime needs. It is removed with the container.
     pub folder: PathBuf,
     pub config: String,
+}
+
+/// A command of the user that is run by `sh -c`, and where it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSpec {
+    /// Key of the experiment that contains the command, for messages.
+    pub key: String,
+    /// The command, in the shell's language.
+    pub line: String,
+    /// Working directory, as an absolute path.
+    pub directory: PathBuf,
+    /// File that receives the output of the command and of its background processes.
+    pub log: PathBuf,
+    /// Additional environment variables.
+    pub env: Vec<(String, String)>,
+    /// Cores on which the command may run; empty for all.
+    pub cores: CoreSet,
+    /// The group that its processes belong to; see [`Step::AddCommandGroup`].
+    pub group: PathBuf,
 }
 
 /// One change of the host. `namespace: None` means the network namespace of the run itself.
@@ -182,6 +203,17 @@ pub enum Step {
     /// Create the files and cgroups that a container runtime needs. Undoing kills the processes in the
     /// container.
     AddContainer { container: ContainerSpec },
+    /// Create a group for the processes of commands. Undoing ends all processes in the group: SIGTERM, then
+    /// SIGKILL. A process cannot leave the group by becoming a daemon.
+    AddCommandGroup {
+        /// A path that does not exist; it becomes the file of the group.
+        path: PathBuf,
+    },
+    /// Change nothing now. Undoing runs a command, whatever the outcome of the other steps was.
+    RunAtEnd { command: Box<CommandSpec> },
+    /// Run a command and wait for it. Undoing has no effect: [`Step::RunAtEnd`] undoes what the command
+    /// changed, and [`Step::AddCommandGroup`] ends the processes that it started.
+    RunCommand { command: Box<CommandSpec> },
 }
 
 impl Step {
@@ -207,6 +239,8 @@ impl Step {
             Step::MoveTasks { to, .. } => to.display().to_string(),
             Step::AddHugePages { .. } => "huge pages".into(),
             Step::AddContainer { container } => container.name.clone(),
+            Step::AddCommandGroup { path } => path.display().to_string(),
+            Step::RunAtEnd { command } | Step::RunCommand { command } => command.key.clone(),
         }
     }
 }
@@ -256,7 +290,21 @@ impl fmt::Display for Step {
                 let ContainerSpec { runtime, folder, .. } = container;
                 write!(f, "add {} container {object} in {}", runtime.name(), folder.display())
             }
+            Step::AddCommandGroup { .. } => {
+                write!(f, "add command group {object}; removing it ends its processes")
+            }
+            Step::RunAtEnd { command } => write!(f, "at the end, in any case, run {command}"),
+            Step::RunCommand { command } => write!(f, "run {command}"),
         }
+    }
+}
+
+/// Prints the command as it is written in the experiment, so that a dry run shows what root will run.
+impl fmt::Display for CommandSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, line, directory, cores, .. } = self;
+        write!(f, "sh -c {line:?} ({key}), in {}", directory.display())?;
+        if cores.is_empty() { Ok(()) } else { write!(f, ", on cores {cores}") }
     }
 }
 
@@ -327,6 +375,33 @@ mod tests {
   5. write \"1\" to /proc/x, if allowed
 ";
         assert_eq!(plan.to_string(), expected);
+    }
+
+    #[test]
+    fn prints_commands_as_written() {
+        let command = CommandSpec {
+            key: "host.before".into(),
+            line: "echo \"a\"\nb".into(),
+            directory: "/d".into(),
+            log: "/l".into(),
+            env: vec![("A".into(), "1".into())],
+            cores: CoreSet::new([0, 2]),
+            group: "/g".into(),
+        };
+        let at_end = CommandSpec { cores: CoreSet::default(), ..command.clone() };
+        let [command, at_end] = [command, at_end].map(Box::new);
+        let steps = [Step::RunCommand { command }, Step::RunAtEnd { command: at_end }];
+        assert_eq!(
+            steps.each_ref().map(ToString::to_string),
+            [
+                "run sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d, on cores 0,2",
+                "at the end, in any case, run sh -c \"echo \\\"a\\\"\\nb\" (host.before), in /d"
+            ]
+        );
+        for step in steps {
+            let line = serde_json::to_string(&step).expect("JSON");
+            assert_eq!(serde_json::from_str::<Step>(&line).expect("the same"), step);
+        }
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::commands;
 use crate::changes::configuration::{self, FileBefore};
 use crate::changes::hugepages;
 use crate::cpu::tasks;
@@ -87,6 +89,7 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
         Step::AddTraceInstance { name } => free(!tracefs::exists(name)?, step.object()),
         Step::AddContainer { container } => free(container.is_free(), step.object()),
+        Step::AddCommandGroup { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
         _ => Ok(Before::Nothing),
     }
 }
@@ -104,8 +107,8 @@ fn link_is_free(namespace: Option<&str>, name: &str) -> Result<(), HostError> {
     free(!taken, format!("{}:{name}", namespace.unwrap_or("host"))).map(|_| ())
 }
 
-/// Applies a step that [`look`] has accepted.
-pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
+/// Applies a step that [`look`] has accepted. A step that takes long ends early if `stop` is set.
+pub(crate) fn make(step: &Step, before: &Before, stop: &AtomicBool) -> Result<(), HostError> {
     match step {
         Step::PrepareNamespaces => namespace::prepare_folder(),
         Step::AddNamespace { name } => namespace::add(name),
@@ -154,6 +157,9 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
         Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
         Step::AddTraceInstance { name } => tracefs::add(name),
         Step::AddContainer { container } => deploy::add(container),
+        Step::AddCommandGroup { path } => commands::add_group(path),
+        Step::RunAtEnd { .. } => Ok(()),
+        Step::RunCommand { command } => commands::run(command, stop),
     }
 }
 
@@ -206,6 +212,8 @@ pub(crate) struct StepUndone {
     pub killed: Vec<i32>,
     /// Remark about anything that was not undone, with the reason.
     pub remark: Option<String>,
+    /// Command that failed. It is not repeated: it may already have had a part of its effect.
+    pub failure: Option<HostError>,
 }
 
 /// Undoes a step. `of_others` is the number of huge pages that other runs have added.
@@ -260,6 +268,10 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
         }
         (Step::AddTraceInstance { name }, _) => tracefs::remove(name)?,
         (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
+        (Step::AddCommandGroup { path }, _) => undone.killed = commands::remove_group(path)?,
+        (Step::RunAtEnd { command }, _) => {
+            undone.failure = commands::run(command, &AtomicBool::new(false)).err();
+        }
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
         // Settings inside a namespace of the run disappear with the namespace.
         _ => {}
@@ -377,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("sockets");
         let step = Step::AddDirectory { path: path.clone() };
-        make(&step, &Before::Nothing).expect("made");
+        make(&step, &Before::Nothing, &AtomicBool::new(false)).expect("made");
         std::os::unix::net::UnixListener::bind(path.join("to1")).expect("a socket");
         fs::write(path.join("file"), "not ours").expect("written");
         undo(&step, &Before::Nothing, 0).expect_err("another program's file is in it");

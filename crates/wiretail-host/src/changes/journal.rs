@@ -11,6 +11,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub struct Undone {
     pub killed: Vec<i32>,
     /// Remarks about anything that was not undone, with the reasons.
     pub remarks: Vec<String>,
+    /// Commands of the user that were run for undoing, and failed. They are not run again.
+    pub failures: Vec<String>,
 }
 
 /// The journal of this run. Dropping it undoes all steps unless it is [kept](Journal::keep). Steps that could
@@ -137,12 +140,20 @@ impl Journal {
     /// Returns an error if the step cannot be recorded or applied. A step that was applied only in part is
     /// undone with the others.
     pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
+        self.apply_interruptibly(step, &AtomicBool::new(false))
+    }
+
+    /// Like [`Journal::apply`], but a command ends early, with an error, if `stop` is set.
+    ///
+    /// # Errors
+    /// Same as [`Journal::apply`].
+    pub fn apply_interruptibly(&mut self, step: &Step, stop: &AtomicBool) -> Result<(), HostError> {
         let _alone = self.alone(step)?;
         let before = self.before_all_runs(apply::look(step)?);
         self.append(&Line::Step { step: step.clone(), before: before.clone() })?;
         self.steps.push((step.clone(), before));
         let (step, before) = &self.steps[self.steps.len() - 1];
-        let done = apply::make(step, before);
+        let done = apply::make(step, before, stop);
         let is_undone = |error: &HostError| {
             error.io_kind() == Some(io::ErrorKind::AlreadyExists)
                 || matches!(error, HostError::NoHugePages { .. })
@@ -236,6 +247,7 @@ impl Journal {
                     undone.steps += 1;
                     undone.killed.extend(more.killed);
                     undone.remarks.extend(more.remark);
+                    undone.failures.extend(more.failure.map(|failure| failure.to_string()));
                 }
                 Err(error) => {
                     faults.push(error.to_string());
@@ -361,6 +373,8 @@ pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
 mod tests {
     use super::*;
     use crate::network::namespace::FolderState;
+    use crate::step::CommandSpec;
+    use wiretail_schema::units::cores::CoreSet;
 
     fn write(path: &Path, value: &str) -> Step {
         Step::WriteFile { path: path.into(), value: value.into(), may_refuse: false }
@@ -384,6 +398,37 @@ mod tests {
         assert_eq!(undone.steps, 3);
         assert_eq!(fs::read_to_string(&setting).expect("read"), "one\n");
         assert!(!journals.exists() && !folder.path().join("set").exists());
+    }
+
+    /// Checks the order: the failed command, then the command at the end, then undoing earlier steps.
+    #[test]
+    fn runs_command_at_end_even_if_earlier_command_failed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = folder.path().join("setting");
+        fs::write(&setting, "one\n").expect("written");
+        let command = |key: &str, line: &str| {
+            Box::new(CommandSpec {
+                key: key.into(),
+                line: line.into(),
+                directory: folder.path().into(),
+                log: folder.path().join(key),
+                env: Vec::new(),
+                cores: CoreSet::default(),
+                group: folder.path().join("none"),
+            })
+        };
+        for (after, failures) in [("cat setting seen", 0), ("cat setting seen; exit 1", 1)] {
+            let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+            journal.apply(&write(&setting, "two")).expect("written");
+            journal.apply(&Step::RunAtEnd { command: command("after", after) }).expect("nothing yet");
+            let before = command("before", "cp setting seen; false");
+            journal.apply(&Step::RunCommand { command: before }).expect_err("it fails");
+            let undone = journal.undo_all().expect("undone");
+            assert_eq!((undone.steps, undone.failures.len()), (3, failures), "{:?}", undone.failures);
+            assert_eq!(fs::read_to_string(folder.path().join("after")).expect("read"), "two\ntwo\n");
+            assert_eq!(fs::read_to_string(&setting).expect("read"), "one\n");
+            assert!(!journal.path().exists(), "a command that failed is not kept");
+        }
     }
 
     #[test]

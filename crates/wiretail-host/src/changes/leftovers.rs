@@ -167,10 +167,11 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
 
 /// Whether the result of a step survives a reboot. Links, mounts, settings and cgroups exist only in the
 /// kernel and do not survive. Files outside /proc and /sys survive. A name in `/run/netns` is a file, so it
-/// survives if `/run` is on a disk.
+/// survives if `/run` is on a disk, as does the file of a command group. A command is not run after a reboot:
+/// the host that it was written for no longer exists.
 fn survives_reboot(step: &Step) -> bool {
     match step {
-        Step::AddNamespace { .. } | Step::AddFile { .. } => true,
+        Step::AddNamespace { .. } | Step::AddFile { .. } | Step::AddCommandGroup { .. } => true,
         Step::WriteFile { path, .. } | Step::AddDirectory { path } => {
             !path.starts_with("/proc") && !path.starts_with("/sys")
         }

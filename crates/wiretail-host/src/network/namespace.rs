@@ -20,7 +20,7 @@ use rustix::thread::LinkNameSpaceType;
 
 use crate::error::HostError;
 use crate::network::netlink::{Link, Netlink};
-use crate::processes;
+use crate::processes::{self, NamespaceKind};
 use crate::sys;
 
 /// Folder of the namespace names.
@@ -126,6 +126,22 @@ pub(crate) fn inside<T: Send>(name: Option<&str>, work: impl FnOnce() -> T + Sen
         Some(name) => Namespace::new(name)?.inside(work),
         None => Ok(work()),
     }
+}
+
+/// Whether each network namespace has its own copy of a file of `/proc/sys`. The answer comes from a new
+/// namespace: its copies can be written. The kernel shows some settings of the whole host in every namespace,
+/// but read-only, and others only in the first namespace.
+///
+/// # Errors
+/// Returns [`HostError::System`] without CAP_SYS_ADMIN.
+pub fn is_of_namespace(sysctl: &Path) -> Result<bool, HostError> {
+    if !sysctl.starts_with("/proc/sys/net") {
+        return Ok(false);
+    }
+    on_a_thread(|| {
+        sys::unshare_network().map_err(HostError::file("examine in a new network namespace", sysctl))?;
+        Ok(fs::metadata(sysctl).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o200 != 0))
+    })
 }
 
 /// Starts a program in `namespace`, or in the current one for `None`. The kernel kills the program when the
@@ -261,7 +277,7 @@ pub(crate) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     let mut killed = Vec::new();
     // A run that is killed between creating the file and mounting leaves a file without a mount.
     if metadata.dev() == own.dev() && metadata.ino() != own.ino() {
-        killed = processes::kill_inside(metadata.ino());
+        killed = processes::kill_inside(NamespaceKind::Network, metadata.ino());
     }
     // The namespace may be mounted more than once. Open descriptors in other processes do not prevent
     // unmounting (DETACH).
@@ -281,7 +297,9 @@ pub(crate) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
 }
 
 /// Runs `work` in a temporary thread, so that its changes of thread state end with the thread.
-fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, HostError> + Send) -> Result<T, HostError> {
+pub(crate) fn on_a_thread<T: Send>(
+    work: impl FnOnce() -> Result<T, HostError> + Send,
+) -> Result<T, HostError> {
     thread::scope(|scope| {
         thread::Builder::new()
             .name("in-namespace".into())

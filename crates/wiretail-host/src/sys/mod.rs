@@ -11,7 +11,7 @@ use std::process::Command;
 
 use rustix::io::FdFlags;
 use rustix::process::Signal;
-use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use rustix::thread::{CpuSet, LinkNameSpaceType, UnshareFlags};
 
 /// Moves the calling thread into a new, empty network namespace.
 ///
@@ -21,6 +21,15 @@ pub fn unshare_network() -> io::Result<()> {
     // SAFETY: `unshare_unsafe` is unsafe because of CLONE_FILES, after which the descriptors of one thread
     // are invalid in another. A new network namespace does not affect descriptors.
     Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?)
+}
+
+/// Moves the calling thread into a new UTS namespace, which starts with the names of the present one.
+///
+/// # Errors
+/// Returns `PermissionDenied` without CAP_SYS_ADMIN, or another error of the system call.
+pub fn unshare_uts() -> io::Result<()> {
+    // SAFETY: as in `unshare_network`: a new UTS namespace does not affect descriptors either.
+    Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUTS) }?)
 }
 
 /// Sets the real-time priority of a thread (SCHED_FIFO), or the normal scheduling policy.
@@ -57,6 +66,27 @@ pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
     // SAFETY: between fork and exec, only async-signal-safe functions may be called. The closure makes three
     // system calls and compares two numbers. It allocates nothing (an `ErrorKind` and an errno convert to
     // `io::Error` without an allocation) and takes no lock. The values that it owns are dropped by exec.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Makes `command` start its program as the leader of a new session, in the UTS namespace `group` if given,
+/// and on `cores` if they exist.
+pub fn detach(command: &mut Command, group: Option<OwnedFd>, cores: Option<CpuSet>) {
+    let before_exec = move || {
+        rustix::process::setsid()?;
+        if let Some(group) = &group {
+            let kind = Some(LinkNameSpaceType::HostNameAndNISDomainName);
+            rustix::thread::move_into_link_name_space(group.as_fd(), kind)?;
+        }
+        if let Some(cores) = &cores {
+            // Fails if all of them are offline by now: the command then runs where this process may run.
+            let _ = rustix::thread::sched_setaffinity(None, cores);
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec, only async-signal-safe functions may be called. The closure makes three
+    // system calls. It allocates nothing (an errno converts to `io::Error` without an allocation) and takes
+    // no lock. The values that it owns are dropped by exec.
     unsafe { command.pre_exec(before_exec) };
 }
 

@@ -36,7 +36,8 @@ fn written(kind: Kind) -> Option<&'static str> {
         Kind::Duration => Some("duration"),
         Kind::Size => Some("size"),
         Kind::Percent => Some("percent"),
-        Kind::Text | Kind::File | Kind::Bool | Kind::Choice(_) | Kind::Count(..) | Kind::Goals => None,
+        Kind::Text | Kind::File | Kind::Bool | Kind::Choice(_) | Kind::Count(..) => None,
+        Kind::Goals | Kind::Sysctls => None,
     }
 }
 
@@ -71,6 +72,7 @@ fn value(row: &KeyRow) -> String {
         Kind::Text => "text".to_owned(),
         Kind::File => "file".to_owned(),
         Kind::Goals => "goals".to_owned(),
+        Kind::Sysctls => "kernel settings".to_owned(),
         Kind::Bool => words(&["true", "false"], ", "),
         Kind::Choice(choices) => words(choices, ", "),
         Kind::Count(least, u64::MAX) => format!("number from {least}"),
@@ -132,7 +134,7 @@ fn table(name: &str) -> Value {
 /// Returns the schema of one key.
 fn property(row: &KeyRow) -> Value {
     let one = match row.kind {
-        Kind::Text | Kind::File | Kind::Goals => json!({ "type": "string" }),
+        Kind::Text | Kind::File | Kind::Goals | Kind::Sysctls => json!({ "type": "string" }),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Choice(choices) => json!({ "enum": choices }),
         Kind::Count(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),

@@ -3,8 +3,9 @@
 //! syntax.
 
 use super::table::{Row, keys};
-use super::value::{FileName, Goals, RuleSet};
+use super::value::{FileName, Goals, RuleSet, ShellCommand};
 use crate::host::plan::Rules;
+use crate::host::sysctl::Sysctls;
 use crate::search::{Method, Over};
 use crate::units::Duration;
 use crate::units::rate::{Percent, Rate};
@@ -118,8 +119,8 @@ keys! {
         /// varies at random by up to a quarter, depending on the seed.
         "interference-every" interference_every: list Duration = "10 ms",
             only where dut.interference not [InterferenceChoice::None];
-        /// Command line of the program, run by sh in the device's namespace. The program forwards between the
-        /// links `in` and `out`.
+        /// Command line that sh runs in the device's namespace: a program, or several commands that end with
+        /// `exec PROGRAM`. The program forwards between the links `in` and `out`.
         "command" command: list String = required, only where dut.kind is [DutKind::Command];
         /// Text that the program prints when it is ready. If the text is empty, the program is ready when a
         /// packet crosses it.
@@ -223,6 +224,17 @@ keys! {
         /// Settings of the profile to apply, selected by audit rules: for example all, or thp, workqueue, or
         /// all but thp.
         "settings" settings: list Rules = "all", only where host.profile not [ProfileChoice::None];
+        /// Kernel settings (sysctl) during a trial, as NAME = VALUE, separated by commas. none leaves them as
+        /// they are; see [changes of your own](run.md#changes-of-your-own).
+        "sysctl" sysctl: list Sysctls = "none";
+        /// Command that sh runs on this host, as root, before a device starts; none runs no command. Its
+        /// background processes are ended with the trial.
+        "before" before: list ShellCommand = "none";
+        /// Command that sh runs on this host, as root, after a device has ended, also if the trial fails or
+        /// is interrupted; none runs no command.
+        "after" after: list ShellCommand = "none";
+        /// Working directory of host.before and host.after. If empty, it is the directory of the experiment file.
+        "directory" directory: one FileName = "";
     }
 
     table trace: TraceKeys {

@@ -12,7 +12,7 @@ mod text;
 mod trial;
 mod value;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use toml::de::{DeTable, DeValue};
@@ -20,10 +20,11 @@ use toml::de::{DeTable, DeValue};
 pub use document::{json_schema, key_table};
 pub use keys::*;
 pub use table::{Needs, Row};
+pub use text::nearest;
 use text::{quoted, unknown, values};
 pub use trial::Trial;
-use trial::{Combination, word};
-pub use value::{FileName, Goals, Kind, RuleSet};
+use trial::{Combination, distinct, words};
+pub use value::{FileName, Goals, Kind, RuleSet, ShellCommand};
 
 /// An error in an experiment file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,13 +168,23 @@ impl Experiment {
         &self.first
     }
 
-    /// Changes the file names in the experiment, for example to absolute paths.
+    /// Changes the file names in the experiment, for example to absolute paths. If the experiment runs
+    /// commands without naming their working directory, this becomes the directory for the empty name.
     pub fn rebase(&mut self, change: impl Fn(&str) -> String) {
+        let runs = |one: Combination| {
+            let host = one.settings.host;
+            host.before.0.is_some() || host.after.0.is_some()
+        };
+        let runs_commands = self.each(BEFORE).chain(self.each(AFTER)).any(runs);
         let mut texts = std::mem::take(&mut self.texts);
         for (row, texts) in KEYS.iter().zip(&mut texts).filter(|(row, _)| row.kind == Kind::File) {
             for text in texts.iter_mut().filter(|text| (row.is_file)(text)) {
                 *text = change(text);
             }
+        }
+        let directory = &mut texts[place(DIRECTORY)][0];
+        if runs_commands && directory.is_empty() {
+            *directory = change("");
         }
         *self = Self::of(texts);
     }
@@ -210,15 +221,16 @@ impl Experiment {
                 .sort_by_cached_key(|one| all.iter().position(|other| other.of_device() == one.of_device()));
         }
         let has_controls = self.has_controls();
+        let names = self.names(&combinations);
         let mut trials = Vec::new();
         for repeat in 1..=self.first.trial.repeats {
-            for combination in &combinations {
+            for (combination, name) in combinations.iter().zip(&names) {
                 let number = trials.len() + 1;
-                trials.push(self.trial(number, repeat, combination.clone(), None));
+                trials.push(self.trial(number, repeat, combination.clone(), name.clone()));
                 if has_controls {
                     let mut untraced = combination.clone();
                     untraced.change(|settings| settings.trace.record = false);
-                    let twin = self.trial(number + 1, repeat, untraced, Some(UNTRACED));
+                    let twin = self.trial(number + 1, repeat, untraced, format!("{name}-{UNTRACED}"));
                     trials.push(Trial { like: number, ..twin });
                 }
             }
@@ -226,19 +238,29 @@ impl Experiment {
         trials
     }
 
-    /// Creates a trial; `more` is an additional word for its name.
-    fn trial(&self, number: usize, repeat: u64, combination: Combination, more: Option<&str>) -> Trial {
-        let rows = KEYS.iter().zip(&self.texts).zip(&combination.texts);
-        let mut words: Vec<String> = rows
-            .filter(|((row, texts), _)| texts.len() > 1 || row.full_name() == KIND)
-            .filter(|((row, _), _)| row.applies(&combination.settings))
-            .map(|((row, _), text)| word(row, text))
+    /// Creates a trial; the number of a repeat is appended to its name.
+    fn trial(&self, number: usize, repeat: u64, combination: Combination, name: String) -> Trial {
+        let name = if self.first.trial.repeats > 1 { format!("{name}-repeat{repeat}") } else { name };
+        Trial { number, repeat, name, like: number, combination }
+    }
+
+    /// Returns a name for each combination, made of its factors. No two combinations have the same name.
+    fn names(&self, combinations: &[Combination]) -> Vec<String> {
+        let factors: Vec<(usize, HashMap<String, String>)> = KEYS
+            .iter()
+            .zip(&self.texts)
+            .enumerate()
+            .filter(|(_, (row, texts))| texts.len() > 1 || row.full_name() == KIND)
+            .map(|(place, (row, texts))| (place, words(row, texts)))
             .collect();
-        words.extend(more.map(str::to_owned));
-        if self.first.trial.repeats > 1 {
-            words.push(format!("repeat{repeat}"));
-        }
-        Trial { number, repeat, name: words.join("-"), like: number, combination }
+        let name = |combination: &Combination| {
+            let applies = |place: usize| KEYS[place].applies(&combination.settings);
+            let own = factors.iter().filter(|(place, _)| applies(*place));
+            let words: Vec<&str> =
+                own.map(|(place, words)| words[&combination.texts[*place]].as_str()).collect();
+            words.join("-")
+        };
+        distinct(combinations.iter().map(name).collect())
     }
 
     /// Returns every combination of values, in the order of the table.
@@ -276,6 +298,9 @@ const KIND: &str = "dut.kind";
 /// Key that distinguishes a traced trial from its control.
 const RECORD: &str = "trace.record";
 const DURATION: &str = "trial.duration";
+const BEFORE: &str = "host.before";
+const AFTER: &str = "host.after";
+const DIRECTORY: &str = "host.directory";
 const WARM_UP: &str = "trial.warm-up";
 /// Word in the name of a control trial.
 const UNTRACED: &str = "untraced";
@@ -328,15 +353,78 @@ mod tests {
         assert_eq!(names[1..3], ["suricata-none-0.5Mpps", "suricata-my.rules-1kpps"]);
     }
 
+    /// The names of the trials of an experiment with these lines in its table `host`.
+    fn names_with(host: &str) -> Vec<String> {
+        let text = FILE.replace("[\"wire\", \"skeleton\"]", "\"wire\"").replace(", \"0.5 Mpps\"", "");
+        let experiment = Experiment::parse(&format!("{text}[host]\n{host}\n")).unwrap();
+        experiment.trials().into_iter().map(|trial| trial.name).collect()
+    }
+
+    #[test]
+    fn trials_with_long_values_have_distinct_names() {
+        assert_eq!(
+            names_with("sysctl = [\"none\", \"net.core.busy_poll=50\", \"net.core.busy_poll = 100\"]"),
+            ["wire-no-sysctl", "wire-net.core.busy_poll-50", "wire-net.core.busy_poll-100"]
+        );
+        // The values differ in the middle, which is cut out.
+        let host = "before = [\"\", \"exec stress-ng --cpu 1 --timeout 60 --quiet\", \"exec stress-ng --cpu 2 --timeout 60 --quiet\"]";
+        let names = ["wire-no-before", "wire-exec-stress..-60---quiet-1", "wire-exec-stress..-60---quiet-2"];
+        assert_eq!(names_with(host), names);
+        // The number is part of the word: it does not depend on the other factors.
+        let names = names_with(&format!("fifo = [true, false]\n{host}"));
+        assert_eq!((names.len(), names[5].as_str()), (6, "wire-no-fifo-exec-stress..-60---quiet-2"));
+        // Words of two factors that are only equal when they are joined.
+        let names = names_with("before = [\"a\", \"a-b\"]\nafter = [\"b-c\", \"c\"]");
+        assert_eq!(names, ["wire-a-b-c-1", "wire-a-c", "wire-a-b-b-c", "wire-a-b-c-2"]);
+        // A value that looks like a number of another value.
+        let names = names_with("before = [\"a b\", \"a  b\", \"a-b-1\"]");
+        assert_eq!(names, ["wire-a-b-2", "wire-a-b-3", "wire-a-b-1"]);
+    }
+
+    #[test]
+    fn names_of_trials_are_unique_and_repeatable() {
+        use crate::random::Random;
+
+        let mut random = Random::new(29);
+        let pieces = ["a", "-", " ", ";", ".", "1", "none", "sysctl -w x; "];
+        for round in 0..300 {
+            let mut value = || {
+                let len = random.below(9);
+                (0..len).map(|_| pieces[random.below(pieces.len() as u64) as usize]).collect::<String>()
+            };
+            let mut list = || {
+                let values: Vec<String> = (0..4).map(|_| quoted(&value())).collect();
+                format!("[{}]", values.join(", "))
+            };
+            let host = format!("before = {}\nafter = {}\n[trial]\nrepeats = 2", list(), list());
+            let names = names_with(&host);
+            let unique: HashSet<&String> = names.iter().collect();
+            assert_eq!(unique.len(), names.len(), "round {round}: {host}: {names:?}");
+            assert!(names.iter().all(|name| name.len() < 100 && !name.contains('/')), "{names:?}");
+            assert_eq!(names, names_with(&host));
+        }
+    }
+
+    #[test]
+    fn commands_run_in_the_directory_of_the_file() {
+        let parse = |host: &str| {
+            let mut experiment = Experiment::parse(&format!("{FILE}[host]\n{host}\n")).unwrap();
+            experiment.rebase(|name| format!("/here/{name}"));
+            let resolved = Experiment::parse(&experiment.to_toml()).unwrap();
+            assert_eq!(resolved, experiment);
+            experiment.first().host.directory.0.clone()
+        };
+        assert_eq!(parse("fifo = true"), "");
+        assert_eq!(parse("before = \"none\""), "");
+        assert_eq!(parse("before = [\"none\", \"true\"]"), "/here/");
+        assert_eq!(parse("after = \"true\""), "/here/");
+        assert_eq!(parse("after = \"true\"\ndirectory = \"sub\""), "/here/sub");
+    }
+
     #[test]
     fn trial_name_contains_booleans() {
-        let names = |host: &str| -> Vec<String> {
-            let text = FILE.replace("[\"wire\", \"skeleton\"]", "\"wire\"").replace(", \"0.5 Mpps\"", "");
-            let experiment = Experiment::parse(&format!("{text}[host]\n{host}\n")).unwrap();
-            experiment.trials().into_iter().map(|trial| trial.name).collect()
-        };
-        assert_eq!(names("isolate = [true, false]"), ["wire-isolate", "wire-no-isolate"]);
-        assert_eq!(names("isolate = false"), ["wire"]);
+        assert_eq!(names_with("isolate = [true, false]"), ["wire-isolate", "wire-no-isolate"]);
+        assert_eq!(names_with("isolate = false"), ["wire"]);
     }
 
     #[test]
@@ -389,6 +477,18 @@ mod tests {
         assert!(
             host("[search]\ngoals = \"ndr, fast\"").contains("line 10: search.goals: 'fast' is not a goal")
         );
+        assert_eq!(
+            host("sysctl = [\"none\", \"net.core.busy_poll 50\"]"),
+            "line 9: host.sysctl: 'net.core.busy_poll 50' has no value; expected NAME = VALUE, such as \
+             net.core.busy_poll = 50"
+        );
+        assert_eq!(
+            host("sysctl = 50"),
+            "line 9: host.sysctl = 50 has no unit; expected kernel settings in quotes, such as \
+             \"net.core.busy_poll = 50\", or \"none\""
+        );
+        assert!(host("sysctl = \"../x=1\"").contains("'../x' is not the name of a kernel setting"));
+        assert!(host("before = true").contains("host.before is boolean; expected a text in quotes"));
     }
 
     #[test]

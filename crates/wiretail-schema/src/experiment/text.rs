@@ -4,6 +4,7 @@ use toml::de::DeValue;
 
 use super::keys::{KEYS, KeyRow};
 use super::value::Kind;
+use crate::host::sysctl::Sysctls;
 use crate::search::Goal;
 
 /// Returns the values of a key: a single value, or those of a list if the key is a factor.
@@ -30,11 +31,18 @@ fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
             Err(format!("{name} = \"{text}\"; expected {expected}, without quotes"))
         }
         DeValue::String(text) if (row.takes)(text) => Ok(text.to_string()),
-        DeValue::String(text) => Err(match Goal::list(text) {
-            // Report the goal that is wrong.
-            Err(error) if row.kind == Kind::Goals => format!("{name}: {error}"),
-            _ => format!("{name} = \"{text}\"; expected {expected}"),
-        }),
+        DeValue::String(text) => {
+            // In a list of goals or settings, report the one that is wrong.
+            let wrong = match row.kind {
+                Kind::Goals => Goal::list(text).err().map(|error| error.to_string()),
+                Kind::Sysctls => text.parse::<Sysctls>().err(),
+                _ => None,
+            };
+            Err(wrong.map_or_else(
+                || format!("{name} = \"{text}\"; expected {expected}"),
+                |wrong| format!("{name}: {wrong}"),
+            ))
+        }
         DeValue::Boolean(value) if row.kind == Kind::Bool => Ok(value.to_string()),
         DeValue::Integer(number) if matches!(row.kind, Kind::Count(..)) => {
             let text = number.as_str();
@@ -50,8 +58,13 @@ fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
 /// Returns the message for an unknown key, with the nearest known key.
 pub(super) fn unknown(table: &str, name: &str) -> String {
     let shown = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
-    let nearest = KEYS.iter().map(KeyRow::full_name).min_by_key(|known| distance(known, &shown));
-    format!("unknown key {shown}; did you mean {}?", nearest.unwrap_or_default())
+    let known = nearest(&shown, KEYS.iter().map(KeyRow::full_name));
+    format!("unknown key {shown}; did you mean {}?", known.unwrap_or_default())
+}
+
+/// Returns the candidate that needs the fewest edits to become `wanted`; `None` if there are no candidates.
+pub fn nearest(wanted: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
+    candidates.into_iter().min_by_key(|candidate| distance(candidate, wanted))
 }
 
 /// Returns the number of edits that turn one text into the other (Levenshtein distance).

@@ -1,5 +1,6 @@
 //! A trial: one combination of the values of an experiment, typed, with the texts from the file.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 
 use super::keys::{DeviceLifetime, KEYS, KeyRow, Settings, TrafficKeys};
@@ -152,18 +153,63 @@ impl Trial {
 /// Longest word that a factor adds to a directory name, in characters.
 const WORD_MAX: usize = 24;
 
+/// Returns a word for each value of a key. Different values have different words: if long values have the
+/// same beginning and end, their words are numbered.
+pub(super) fn words(row: &KeyRow, texts: &[String]) -> HashMap<String, String> {
+    let mut texts = texts.to_vec();
+    let mut seen = HashSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
+    let words = distinct(texts.iter().map(|text| word(row, text)).collect());
+    texts.into_iter().zip(words).collect()
+}
+
+/// Numbers the texts that occur more than once: "a", "b", "a" become "a-1", "b", "a-2".
+pub(super) fn distinct(texts: Vec<String>) -> Vec<String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    texts.iter().for_each(|text| *counts.entry(text).or_default() += 1);
+    let mut taken: HashSet<String> = texts.iter().cloned().collect();
+    let number = |text: &String| {
+        if counts[text.as_str()] == 1 {
+            return text.clone();
+        }
+        let mut numbered = (1..).map(|number| format!("{text}-{number}"));
+        numbered.find(|name| taken.insert(name.clone())).unwrap_or_default()
+    };
+    texts.iter().map(number).collect()
+}
+
 /// Returns a word for a directory name: "10kpps". Includes the key if the value alone is unclear: "batch32",
-/// "isolate", "no-isolate".
-pub(super) fn word(row: &KeyRow, text: &str) -> String {
-    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+/// "isolate", "no-isolate", "no-sysctl".
+fn word(row: &KeyRow, text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     // For a file, the file name without its path.
     let named = if row.kind == Kind::File { text.rsplit('/').next() } else { None };
-    let short: String = named.unwrap_or(text).chars().filter(plain).take(WORD_MAX).collect();
+    let named = named.unwrap_or(text);
+    let short = match row.kind {
+        // Words of a text stay apart: "a=1; b" becomes "a-1-b".
+        Kind::Text | Kind::Sysctls => {
+            named.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+        }
+        _ => named.chars().filter(|c| plain(*c)).collect(),
+    };
     match row.kind {
         Kind::Count(..) => format!("{}{short}", row.name),
         Kind::Bool if text == "true" => row.name.to_owned(),
         Kind::Bool => format!("no-{}", row.name),
-        Kind::Text | Kind::File | Kind::Goals if short.is_empty() => row.name.to_owned(),
-        _ => short,
+        Kind::Text | Kind::Sysctls if short.is_empty() || short == "none" => format!("no-{}", row.name),
+        Kind::File | Kind::Goals if short.is_empty() => row.name.to_owned(),
+        _ => shortened(&short),
     }
+}
+
+/// Cuts the middle out of a long word, because values of one key often differ at the end:
+/// "net.core.bu..oll-50".
+fn shortened(word: &str) -> String {
+    const CUT: &str = "..";
+    if word.len() <= WORD_MAX {
+        return word.to_owned();
+    }
+    // The word is ASCII, so every index is a character boundary.
+    let kept = (WORD_MAX - CUT.len()) / 2;
+    format!("{}{CUT}{}", &word[..kept], &word[word.len() - kept..])
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::host::plan::Rules;
+use crate::host::sysctl::Sysctls;
 use crate::search::{Goal, Method, Over};
 use crate::units::Duration;
 use crate::units::rate::{Percent, Rate};
@@ -32,6 +33,8 @@ pub enum Kind {
     Percent,
     /// Goals of a search: "ndr, pdr 0.5%".
     Goals,
+    /// Kernel settings: "net.core.busy_poll = 50".
+    Sysctls,
 }
 
 impl Kind {
@@ -51,6 +54,7 @@ impl Kind {
             }
             Self::Percent => "a share in quotes, with its unit, such as \"1 %\"",
             Self::Goals => "goals in quotes, separated by commas, such as \"ndr, pdr 0.5%, 100us@99.9%\"",
+            Self::Sysctls => "kernel settings in quotes, such as \"net.core.busy_poll = 50\", or \"none\"",
         };
         fixed.to_owned()
     }
@@ -250,6 +254,34 @@ impl Value for Rules {
 
     fn text(&self) -> String {
         self.to_string()
+    }
+}
+
+impl Value for Sysctls {
+    const KIND: Kind = Kind::Sysctls;
+
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A command line for the shell; `None` if no command is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShellCommand(pub Option<String>);
+
+impl Value for ShellCommand {
+    const KIND: Kind = Kind::Text;
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(Self(Some(text.to_owned()).filter(|text| !["", "none"].contains(&text.trim()))))
+    }
+
+    fn text(&self) -> String {
+        self.0.clone().unwrap_or_else(|| "none".to_owned())
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`plan`]: the settings to change.
 //! - [`noise`]: measured interruptions of the host's cores.
 //! - [`ablation`]: the effect of each setting.
+//! - [`sysctl`]: kernel settings that an experiment changes during a trial.
 //! - [`recommendation`]: recommendations for the user of the host.
 
 pub mod ablation;
@@ -13,3 +14,4 @@ pub mod noise;
 pub mod plan;
 pub mod recommendation;
 pub mod record;
+pub mod sysctl;

@@ -157,6 +157,12 @@ impl SettingRecord {
                 self.text.clone()
             }
             "trial.duration" => format!("for {}", self.text),
+            key @ ("host.sysctl" | "host.before" | "host.after")
+                if ["", "none"].contains(&self.text.trim()) =>
+            {
+                format!("no {key}")
+            }
+            "host.sysctl" => self.text.clone(),
             "trace.record" => if self.text == "true" { "traced" } else { "untraced" }.to_owned(),
             _ => format!("{} {}", name.replace('-', " "), self.text),
         }
@@ -185,5 +191,12 @@ mod tests {
         assert_eq!(scenario.to_string(), "skeleton, batch 32, drop every 100, 10 kpps, for 10 min, untraced");
         assert_eq!(scenario.get("dut.batch").unwrap().text, "32");
         assert_eq!(Scenario::default().to_string(), "all trials");
+        let words = |key: &str, text: &str| setting(key, text).words();
+        assert_eq!(words("host.sysctl", "none"), "no host.sysctl");
+        assert_eq!(words("host.sysctl", "net.core.busy_poll = 50"), "net.core.busy_poll = 50");
+        assert_eq!(
+            (words("host.before", ""), words("host.before", "x &")),
+            ("no host.before".into(), "before x &".into())
+        );
     }
 }

@@ -24,6 +24,7 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
             writeln!(out, "{}: {} changes undone", leftover.run, undone.steps)?;
         }
         undone.remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))?;
+        undone.failures.iter().try_for_each(|failure| writeln!(out, "  {failure}"))?;
     }
     for living in &report.living {
         writeln!(out, "{}: still running, not changed", living.run)?;
@@ -34,7 +35,11 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
     if leftovers(Path::new(KEPT_FOLDER)).is_ok_and(|applied| !applied.is_empty()) {
         writeln!(out, "a profile remains applied to this host; `wiretail host revert` reverts it")?;
     }
+    let failed: usize = report.cleaned.iter().map(|(_, undone)| undone.failures.len()).sum();
     match report.faults.first() {
+        None if failed > 0 => {
+            bail!("{failed} commands failed and are not run again; undo by hand what they should have undone")
+        }
         Some(fault) => bail!("{} changes could not be undone: {fault}", report.faults.len()),
         None => Ok(ExitCode::SUCCESS),
     }

@@ -30,7 +30,9 @@ pub fn read(path: &Path) -> Result<Experiment> {
     let mut experiment = Experiment::parse(&text).map_err(error)?;
     let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(base) = std::path::absolute(base) {
-        experiment.rebase(|name| base.join(name).display().to_string());
+        // The empty name stands for the directory itself, without a slash at its end.
+        let path = |name: &str| if name.is_empty() { base.clone() } else { base.join(name) };
+        experiment.rebase(|name| path(name).display().to_string());
     }
     Ok(experiment)
 }

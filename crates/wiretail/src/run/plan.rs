@@ -5,17 +5,21 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use wiretail_host::Plan;
 use wiretail_host::trace::steps as trace_steps;
-use wiretail_schema::experiment::{Experiment, Trial};
+use wiretail_schema::experiment::{DutKind, Experiment, Trial};
 
 use crate::cli::CheckArgs;
 use crate::run::devices;
 use crate::run::experiment::read;
+use crate::run::testbed::changes::Changes;
 use crate::run::testbed::cpus::CpuAssignment;
-use crate::run::testbed::profile;
 use crate::run::testbed::topology::Topology;
 use crate::run::trial::progress;
 use crate::run::trial::{pauses, session, tracing};
+
+/// Stands for the name of the run, which is not known before it starts.
+const RUN: &str = "wt-RUN";
 
 /// Runs `wiretail check`: lists the trials of an experiment, or reports its errors.
 ///
@@ -57,39 +61,39 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         };
         writeln!(out, "  {:4}  {}{remark}", trial.number, trial.name)?;
     }
-    writeln!(out, "Each trial makes these changes to the host, and reverts them when it ends:")?;
+    writeln!(
+        out,
+        "Each trial makes these changes to the host in this order. When it ends, it undoes them in reverse order:\n\
+         files get their previous values, and what was added is removed with everything in it."
+    )?;
     let mut shown = Vec::new();
+    let mut are_certain = true;
     for trial in trials {
         if session::refuse(trial).is_err() {
             continue;
         }
-        let topology = Topology::of(trial);
-        let mut plan = devices::needs(trial, &topology, "wt-RUN");
-        let of_host = (trial.host.isolate, trial.host.profile, trial.host.settings.clone());
-        let key = (topology, plan.clone(), tracing::is_traced(trial), of_host);
+        let (plan, is_certain) = plan_of(trial)?;
+        let is_command = trial.dut.kind == DutKind::Command;
+        let key = (plan, is_command.then(|| trial.dut.command.clone()));
         if shown.contains(&key) {
             continue;
         }
-        plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
-        let assignment = assign(trial)?;
-        if let Some(assignment) = &assignment {
-            plan.extend(profile::steps(trial, assignment)?);
+        writeln!(out, "{}, as in trial {}", trial.dut.kind, trial.number)?;
+        write!(out, "{}", key.0)?;
+        if let Some(line) = &key.1 {
+            writeln!(
+                out,
+                "     Then it runs the device, until the trial ends: sh -c {line:?} (dut.command)"
+            )?;
         }
-        if let Some(assignment) = assignment.filter(|_| trial.host.isolate) {
-            plan.extend(
-                assignment
-                    .isolation("wt-RUN", devices::stays(trial), profile::of(trial).is_some())?
-                    .steps()
-                    .iter()
-                    .cloned(),
-            );
-        }
-        if tracing::is_traced(trial) {
-            plan.extend(trace_steps("wt-RUN"));
-        }
-        writeln!(out, "{}", trial.dut.kind)?;
-        write!(out, "{plan}")?;
         shown.push(key);
+        are_certain &= is_certain;
+    }
+    if !are_certain {
+        writeln!(
+            out,
+            "Without root, it is assumed which settings of host.sysctl belong to a network namespace; repeat as root"
+        )?;
     }
     Ok(())
 }
@@ -102,4 +106,22 @@ fn assign(trial: &Trial) -> Result<Option<CpuAssignment>> {
 fn paused(trial: &Trial) -> Result<String> {
     let plan = pauses::plan(trial, assign(trial)?.as_ref(), trial.trial.duration.ns_unsigned());
     Ok(if plan.is_empty() { String::new() } else { format!(": {}", pauses::describe(&plan)) })
+}
+
+/// Returns all changes that a trial makes to the host, and whether they are certain
+/// ([`Changes::are_certain`]).
+fn plan_of(trial: &Trial) -> Result<(Plan, bool)> {
+    let topology = Topology::of(trial);
+    let changes = Changes::of(trial, RUN);
+    let assignment = assign(trial)?;
+    let mut plan = changes.testbed(&topology, devices::needs(trial, &topology, RUN));
+    if let Some(assignment) = &assignment {
+        plan.extend(changes.settings(assignment, devices::stays(trial))?.steps().iter().cloned());
+    }
+    let commands = changes.commands(&topology, assignment.as_ref(), Path::new("TRIAL"))?;
+    plan.extend(commands.steps().iter().cloned());
+    if tracing::is_traced(trial) {
+        plan.extend(trace_steps(RUN));
+    }
+    Ok((plan, changes.are_certain()))
 }

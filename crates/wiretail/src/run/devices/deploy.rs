@@ -1,6 +1,7 @@
 //! Isolation boundary of a program: none, a container, or a virtual machine. Requests to the program are
 //! translated so that they can cross the boundary.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -125,6 +126,9 @@ pub fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
     let (first, arguments) = program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let mut command = Command::new(first);
     command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
+    if matches!(program.stop, Ask::SignalAll(_)) {
+        command.process_group(0);
+    }
     Ok(Deployed { program, command, isolation_boundary: IsolationBoundary::Bare, namespace })
 }
 
@@ -215,7 +219,9 @@ fn translate(program: &mut Program) -> Result<()> {
         bail!("{} needs configuration from outside and cannot run in a virtual machine", program.argv[0]);
     }
     let over_console = |ask: &Ask| match ask {
-        Ask::Signal(signal) => Some(Ask::Line(format!("signal {}", signal_name(*signal)))),
+        Ask::Signal(signal) | Ask::SignalAll(signal) => {
+            Some(Ask::Line(format!("signal {}", signal_name(*signal))))
+        }
         Ask::Line(line) => Some(Ask::Line(format!("line {line}"))),
         Ask::Run(_) | Ask::End(_) => None,
     };

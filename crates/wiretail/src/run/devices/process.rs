@@ -11,7 +11,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use rustix::thread::sched_getaffinity;
 use wiretail_dataplane::placement::Placement;
 use wiretail_host::deploy::vm::Accel;
@@ -345,10 +345,11 @@ impl Process {
                 let _ = self
                     .status
                     .set(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
+                self.await_children(pid);
                 return self.last_counts();
             }
             if !last {
-                let _ = kill_process(pid, Signal::KILL);
+                let _ = self.signal(pid, Signal::KILL);
             }
         }
         bail!("the program (process {}) did not end", self.pid)
@@ -371,9 +372,9 @@ impl Process {
     /// Sends a request to the program. Returns the output of the helper program, if the request runs one.
     fn ask(&self, ask: &Ask) -> Result<Option<String>> {
         match ask {
-            Ask::Signal(signal) => {
+            Ask::Signal(signal) | Ask::SignalAll(signal) => {
                 let pid = Pid::from_raw(self.inner_pid()?).context("no process number")?;
-                kill_process(pid, *signal).context("cannot send a signal to the program")?;
+                self.signal(pid, *signal).context("cannot send a signal to the program")?;
                 Ok(None)
             }
             Ask::Line(line) => {
@@ -386,6 +387,26 @@ impl Process {
             }
             Ask::Run(command) => self.run(command).map(Some),
             Ask::End(_) => Ok(None),
+        }
+    }
+
+    /// Waits until the children of a shell that has ended have ended as well. Those that do not are killed with
+    /// their namespace.
+    fn await_children(&self, group: Pid) {
+        let begun = Instant::now();
+        let is_group = matches!(self.program.stop, Ask::SignalAll(_));
+        // Signal 0 only asks whether the group has processes. While it has, its number is not reused.
+        while is_group && test_kill_process_group(group).is_ok() && begun.elapsed() < GRACE {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Sends a signal to a process of the program, or to its process group.
+    fn signal(&self, pid: Pid, signal: Signal) -> rustix::io::Result<()> {
+        let is_leader = self.isolation_boundary == IsolationBoundary::Bare;
+        match self.program.stop {
+            Ask::SignalAll(_) if is_leader => kill_process_group(pid, signal),
+            _ => kill_process(pid, signal),
         }
     }
 
@@ -408,7 +429,7 @@ impl Drop for Process {
     /// Kills a program that was not stopped, so that it does not outlive its trial.
     fn drop(&mut self) {
         if self.status.get().is_none() && matches!(self.ended.try_recv(), Err(TryRecvError::Empty)) {
-            let _ = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
+            let _ = Pid::from_raw(self.pid).map(|pid| self.signal(pid, Signal::KILL));
         }
     }
 }

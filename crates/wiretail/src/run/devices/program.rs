@@ -91,6 +91,9 @@ pub enum Movers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     Signal(Signal),
+    /// A signal to the program and its children: a shell does not pass on a signal. The program then leads a
+    /// process group of its own.
+    SignalAll(Signal),
     /// A line is written to the program's standard input.
     Line(String),
     /// Another program is run in the same namespace. Its output is the answer.
@@ -149,14 +152,100 @@ impl Program {
     }
 }
 
-/// Runs any command through the shell, so that arguments follow the usual syntax.
+/// Runs any command line through the shell.
 pub fn command(trial: &Trial, site: &Site) -> Program {
-    let line = format!("exec {}", trial.dut.command);
+    let line = shell_line(&trial.dut.command);
     let mut program = Program::new(site, ["sh", "-c", &line].map(str::to_owned).to_vec());
+    program.stop = Ask::SignalAll(Signal::TERM);
     let (input, output) = site.links();
     program.env =
         vec![("WIRETAIL_IN".to_owned(), input.to_owned()), ("WIRETAIL_OUT".to_owned(), output.to_owned())];
     program.env.extend(site.core.map(|core| ("WIRETAIL_CORE".to_owned(), core.to_string())));
     program.ready = trial.dut.ready.clone();
     program
+}
+
+/// Returns the command line for `sh -c`. A line that only starts a program replaces the shell, as `bash` does
+/// on its own: the kernel then kills the program with `wiretail run`, and the program itself gets signals. Any
+/// other line is passed on unchanged, because `exec` would apply to its first command only.
+fn shell_line(line: &str) -> String {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    // In quotes, these characters may be harmless, but then `exec` is only an optimization that is left out.
+    let is_plain = !line.contains([';', '&', '|', '<', '>', '(', ')', '`', '\n']);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    if is_plain && first.chars().all(is_name) && is_program(first) {
+        format!("exec {line}")
+    } else {
+        line.to_owned()
+    }
+}
+
+/// Returns whether a word is the name of a program. Keywords and commands that exist only in the shell are
+/// not; `exec` would fail.
+fn is_program(word: &str) -> bool {
+    let is_file = |path: &Path| path.is_file();
+    if word.contains('/') {
+        return is_file(Path::new(word));
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    !word.is_empty() && std::env::split_paths(&paths).any(|folder| is_file(&folder.join(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_a_single_program_replaces_the_shell() {
+        for line in ["sleep 1", "env A=1 sleep 1", "/bin/sh script \"$A\" 'b c'", " sleep  1 "] {
+            assert_eq!(shell_line(line), format!("exec {line}"));
+        }
+        for line in [
+            "true; exec sleep 1",
+            "exec sleep 1",
+            "A=1 sleep 1",
+            "cd / && sleep 1",
+            "sleep 1 | cat",
+            "sleep 1\nsleep 2",
+            "sleep 1 &",
+            "(sleep 1)",
+            "sleep `echo 1`",
+            "\"sleep\" 1",
+            "$SLEEP 1",
+            ". script",
+            "! sleep 1",
+            "if true",
+            "/no/such/program",
+            "no-such-program",
+            "",
+        ] {
+            assert_eq!(shell_line(line), line);
+        }
+    }
+
+    #[test]
+    fn command_line_has_the_meaning_that_the_shell_gives_it() {
+        let said = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &shell_line(line)]).env("WIRETAIL_IN", "in 1");
+            let output = command.output().expect("sh");
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        for (line, code, text) in [
+            ("echo a; exec echo b", 0, "a\nb\n"),
+            ("echo 'a; b' \"$WIRETAIL_IN\"", 0, "a; b in 1\n"),
+            ("printf '%s,' 'a  b' c", 0, "a  b,c,"),
+            ("X=1 sh -c 'echo $X'", 0, "1\n"),
+            ("cd /; pwd", 0, "/\n"),
+            ("cd / && exec pwd", 0, "/\n"),
+            ("for i in 1 2; do echo $i; done", 0, "1\n2\n"),
+            ("sh -c 'exit 3'", 3, ""),
+            ("true; exit 4", 4, ""),
+            ("exec sh -c 'exit 5'", 5, ""),
+        ] {
+            assert_eq!(said(line), (Some(code), text.to_owned()), "{line}");
+        }
+    }
 }

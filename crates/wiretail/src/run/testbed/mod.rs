@@ -1,15 +1,18 @@
 //! A running testbed: its namespaces, ports and taps.
 
+pub mod changes;
 pub mod cpus;
 pub mod neighbour;
 pub mod profile;
+pub mod sysctl;
 pub mod topology;
 pub mod traffic;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use wiretail_dataplane::port::PortSpec;
 use wiretail_dataplane::timestamper::TapSpec;
 use wiretail_host::trace::{Recorder, TraceSpec};
@@ -33,16 +36,14 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Builds the testbed, and journals every step before executing it. The steps in `needs` are executed
-    /// first and reverted last, after all devices have ended.
+    /// Builds the testbed with the steps of this plan, and journals every step before executing it. They are
+    /// reverted in reverse order, after all devices have ended.
     ///
     /// # Errors
     /// Returns an error if a step failed; earlier steps are reverted.
-    pub fn build(mut journal: Journal, topology: Topology, needs: &Plan) -> Result<Self> {
-        let prefix = journal.run().to_owned();
-        journal.apply_all(needs)?;
-        journal.apply_all(&topology.plan(&prefix))?;
-        let names = topology.nodes(&prefix);
+    pub fn build(mut journal: Journal, topology: Topology, plan: &Plan) -> Result<Self> {
+        journal.apply_all(plan)?;
+        let names = topology.nodes(journal.run());
         let open = |name: &String| Namespace::new(name)?.open();
         let nodes = names.iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { journal, topology, names, nodes })
@@ -54,6 +55,14 @@ impl Testbed {
     /// Returns an error if a step failed.
     pub fn change(&mut self, plan: &Plan) -> Result<()> {
         Ok(self.journal.apply_all(plan)?)
+    }
+
+    /// Runs the commands of a plan. A command that has not ended is stopped when `stop` is set.
+    ///
+    /// # Errors
+    /// Returns an error if a command failed; the message includes the last lines of its output.
+    pub fn run_commands(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<()> {
+        Ok(plan.steps().iter().try_for_each(|step| self.journal.apply_interruptibly(step, stop))?)
     }
 
     /// Starts to record the kernel's trace. Changes to the kernel's tracing state are reverted with the
@@ -68,9 +77,13 @@ impl Testbed {
     /// Reverts every step.
     ///
     /// # Errors
-    /// Returns an error if a step could not be reverted; `wiretail clean` tries again.
+    /// Returns an error if a step could not be reverted (`wiretail clean` tries again), or if a command that
+    /// is run at the end failed.
     pub fn remove(mut self) -> Result<()> {
-        self.journal.undo_all()?;
+        let undone = self.journal.undo_all()?;
+        if !undone.failures.is_empty() {
+            bail!("{}", undone.failures.join("; "));
+        }
         Ok(())
     }
 

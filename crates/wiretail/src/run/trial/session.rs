@@ -14,16 +14,17 @@ use wiretail_dataplane::interference::injectors::Injectors;
 use wiretail_dataplane::port::TxPort;
 use wiretail_dataplane::port::af_packet::{PacketTx, TxPlan};
 use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, TimestampSource, Timestamper};
-use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, Plan};
+use wiretail_host::{Awake, JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::{CoreIdle, DeviceLifetime, Trial};
 use wiretail_schema::run::energy::EnergyState;
 
 use crate::run::devices::interference::{self, Injection};
 use crate::run::devices::{self, DeviceReport, Devices};
 use crate::run::testbed::Testbed;
+use crate::run::testbed::changes::Changes;
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::Topology;
-use crate::run::testbed::{profile, traffic};
+use crate::run::testbed::{profile, sysctl, traffic};
 use crate::run::trial::attempt::{Attempt, Recorded};
 use crate::run::trial::energy::{self, Metering};
 use crate::run::trial::execution::{Sent, TestbedContext, TrialExecution, join};
@@ -66,6 +67,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     interference::refuse(trial)?;
     energy::refuse(trial)?;
     profile::refuse(trial)?;
+    sysctl::refuse(trial)?;
     tracing::refuse(trial)?;
     pauses::refuse(trial)?;
     if trial.trial.device == DeviceLifetime::Kept {
@@ -101,7 +103,7 @@ pub fn run(attempts: &[Attempt<'_>]) -> Session {
 }
 
 fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> {
-    let Some(Attempt { trial, .. }) = attempts.first() else { return Ok(()) };
+    let Some(Attempt { trial, directory, stop, .. }) = attempts.first() else { return Ok(()) };
     refuse(trial)?;
     let topology = Topology::of(trial);
     let isolate = trial.host.isolate;
@@ -113,31 +115,35 @@ fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> 
     let polls = trial.host.idle == CoreIdle::Poll;
     let _awake = polls.then(|| Awake::request(Path::new("/"))).transpose()?;
     let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
-    let needs = devices::needs(trial, &topology, journal.run());
-    let mut testbed = Testbed::build(journal, topology, &needs)?;
+    let run = journal.run().to_owned();
+    let changes = Changes::of(trial, &run);
+    let needs = devices::needs(trial, &topology, &run);
+    let testbed = Testbed::build(journal, topology, &changes.testbed(&topology, needs));
+    let mut testbed = testbed.map_err(|error| sysctl::blame(trial, error))?;
     // A separate thread, so that its core affinity does not outlive the session.
     let recorded = std::thread::scope(|scope| {
         join(scope.spawn(|| {
             if let Some(assignment) = &assignment {
                 assignment.for_control().apply()?;
-                let mut settings = Plan::new();
-                settings.extend(profile::steps(trial, assignment)?);
-                testbed.change(&settings)?;
+                testbed.change(&changes.settings(assignment, devices::stays(trial))?)?;
                 if isolate {
-                    let has_profile = profile::of(trial).is_some();
-                    let plan = assignment.isolation(testbed.name(), devices::stays(trial), has_profile)?;
-                    testbed.change(&plan)?;
                     assignment.check_quiet()?;
                 }
             }
+            let directory = std::path::absolute(directory)?;
+            let commands = changes.commands(&topology, assignment.as_ref(), &directory)?;
+            testbed.run_commands(&commands, stop)?;
             measure(attempts, &mut testbed, assignment.as_ref())
         }))
     });
     // The testbed is removed even if the measurement failed.
     let removed = testbed.remove();
     drop(claims);
-    let (recorded, traced, ended) = recorded?;
-    removed?;
+    let (recorded, traced, ended) = match (recorded, removed) {
+        (Ok(recorded), Ok(())) => recorded,
+        (Err(error), Ok(())) | (Ok(_), Err(error)) => return Err(error),
+        (Err(error), Err(removed)) => bail!("{}; {removed}", crate::message(&error)),
+    };
     traced.map_or(Ok(()), Traced::complete)?;
     done.extend(recorded);
     ended

@@ -1,6 +1,7 @@
 //! State of the machine that a run may change, read independently of the program.
 
 mod ablations;
+mod changes;
 mod paused;
 
 use std::collections::BTreeMap;
