@@ -179,6 +179,7 @@ mod tests {
                 device: 1,
                 reader: 0,
                 quiet: CoreSet::default(),
+                isolated: CoreSet::default(),
                 fifo: true,
             };
             let settings = changes.settings(&assignment, None).expect("steps");
