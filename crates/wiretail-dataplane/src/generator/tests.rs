@@ -2,11 +2,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::*;
+use crate::clock::monotonic_ns;
 use crate::generator::frame::PORT_FIRST;
 use crate::generator::frame::{Addresses, read_signature};
 use crate::generator::marks::Marks;
-use crate::generator::plan::{End, Pacing, Pattern, Sizes, Stream};
+use crate::generator::plan::{End, LatePolicy, Pacing, Pattern, Sizes, Stream};
 use crate::generator::recording::Recording;
+
+mod policies;
 
 /// A port that stores sent frames and rejects every frame with a number that is a multiple of `refuse`.
 #[derive(Debug, Default)]
@@ -50,6 +53,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
         seed: 1,
         start_ns: None,
         pacing: Pacing::default(),
+        late_policy: LatePolicy::default(),
         late_limit_ns: 1_000_000_000,
         id_first: 100,
     }

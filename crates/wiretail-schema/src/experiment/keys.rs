@@ -167,6 +167,12 @@ keys! {
         /// How the load generator waits for a departure: by polling the clock, or by sleeping. Sleeping is
         /// about 10 to 60 us late, but leaves the core to other tasks.
         "pacing" pacing: list GeneratorPacing { Spin = "spin", Sleep = "sleep" } = "spin";
+        /// Reaction of the load generator to a stall: catch-up sends all packets that became due at once, skip
+        /// omits packets that missed their departure, and shift delays all further packets; see [late
+        /// departures](traffic.md#late-departures).
+        "late-policy" late_policy: list LatePolicy {
+            CatchUp = "catch-up", Skip = "skip", Shift = "shift",
+        } = "catch-up";
         /// A packet is late if it departs more than this time after its planned departure.
         "late-limit" late_limit: one Duration = "100 us";
     }
@@ -183,7 +189,8 @@ keys! {
         "device" device: one DeviceLifetime { Fresh = "fresh", Kept = "kept" } = "fresh";
         /// Maximum number of retries of a trial that fails or is invalid; 0 for none.
         "retries" retries: one u64 = "1";
-        /// Highest share of late packets in a valid trial.
+        /// Highest share of late or skipped packets in a valid trial, and highest share of its duration by
+        /// which the schedule may shift.
         "late-share" late_share: one Percent = "1 %";
         /// Highest share of a trial's duration that stalls of a millisecond or more may take up. If they take
         /// up more, the trial is invalid.

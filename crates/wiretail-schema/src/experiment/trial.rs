@@ -50,6 +50,7 @@ impl Combination {
             flows: _,
             streams: _,
             pacing: _,
+            late_policy: _,
             directions,
             mark_every,
             mark,

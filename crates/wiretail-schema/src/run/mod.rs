@@ -197,8 +197,20 @@ pub struct GeneratorRecord {
     pub late: u64,
     /// Limit for `late`, in ns.
     pub late_limit_ns: u64,
-    /// Actual minus planned departure, in ns: median, 99th and 99.9th percentile, maximum.
+    /// Actual minus planned departure of the packets sent, in ns: median, 99th and 99.9th percentile, maximum.
     pub lateness_ns: [u64; 4],
+    /// Packets that were not sent because they missed their departure (`traffic.late-policy = "skip"`). They are
+    /// not part of `sent`, and the taps do not see them. Their numbers stay unused.
+    #[serde(default)]
+    pub skipped: u64,
+    /// Delay of the last planned departures by the shifts of the schedule, in ns (`traffic.late-policy =
+    /// "shift"`).
+    #[serde(default)]
+    pub shifted_ns: u64,
+    /// Planned departure of the first packet, in ns since 1970. All other planned departures follow from the
+    /// settings and the seed. Null in runs of earlier versions.
+    #[serde(default)]
+    pub start_ns: Option<i64>,
 }
 
 /// Counters reported by the device under test.

@@ -10,19 +10,20 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::frame::Addresses;
-use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
+use wiretail_dataplane::generator::plan::{End, GeneratorPlan, LatePolicy, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::dpdk::DpdkTx;
 use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_report::format;
 
-use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
+use crate::cli::traffic::{GenerateArgs, GenerateSocket, LatePolicyChoice, PatternChoice};
 use crate::traffic::dpdk;
 use crate::traffic::live::{self, OpenPlace, nanoseconds};
 use crate::traffic::recording;
 
-/// Maximum share of late packets. If more packets are late, the exit code is 1.
+/// Maximum share of late and skipped packets, and of the duration by which the schedule may shift. Beyond it,
+/// the exit code is 1.
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Number of slots in a sending ring.
 const RING_SLOTS: usize = 1024;
@@ -44,7 +45,11 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
         move || generator.run(stop, shared),
         || {
             let now = counters.read();
-            format!("{} packets sent, {} late", format::count(now.sent), format::count(now.late))
+            let skipped = match now.skipped {
+                0 => String::new(),
+                skipped => format!(", {} skipped", format::count(skipped)),
+            };
+            format!("{} packets sent, {} late{skipped}", format::count(now.sent), format::count(now.late))
         },
     )?;
     if arguments.json {
@@ -91,12 +96,23 @@ fn verdict(report: &GeneratorReport) -> ExitCode {
         );
         code = ExitCode::from(1);
     }
-    if report.late as f64 > LATE_SHARE_MAX * report.sent as f64 {
+    let planned = report.sent + report.skipped;
+    let mut troubles = Vec::new();
+    if (report.late + report.skipped) as f64 > LATE_SHARE_MAX * planned as f64 {
+        let [late, skipped, planned] = [report.late, report.skipped, planned].map(format::count);
+        troubles.push(match report.skipped {
+            0 => format!("{late} of {planned} packets were late"),
+            _ => format!("{skipped} of {planned} packets were skipped and {late} were late"),
+        });
+    }
+    let duration_ns = achieved(report).map_or(0, |(duration_ns, _)| duration_ns);
+    if report.shifted_ns as f64 > LATE_SHARE_MAX * duration_ns as f64 {
+        let [shifted, duration] = [report.shifted_ns, duration_ns].map(|ns| format::duration(ns as f64));
+        troubles.push(format!("the schedule was shifted by {shifted} of {duration}"));
+    }
+    for trouble in troubles {
         eprintln!(
-            "wiretail: {} of {} packets were late; try a lower rate, a dedicated core (--cpu) or a \
-             real-time priority (--fifo)",
-            format::count(report.late),
-            format::count(report.sent)
+            "wiretail: {trouble}; try a lower rate, a dedicated core (--cpu) or a real-time priority (--fifo)"
         );
         code = ExitCode::from(1);
     }
@@ -123,6 +139,11 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
         seed: arguments.seed,
         start_ns: None,
         pacing: Pacing::default(),
+        late_policy: match arguments.late_policy {
+            LatePolicyChoice::CatchUp => LatePolicy::CatchUp,
+            LatePolicyChoice::Skip => LatePolicy::Skip,
+            LatePolicyChoice::Shift => LatePolicy::Shift,
+        },
         late_limit_ns: nanoseconds("late-limit", arguments.late_limit)?,
         id_first: arguments.first_id,
     })
@@ -187,6 +208,9 @@ fn document(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<serde_
         "late": report.late,
         "late_limit_ns": nanoseconds("late-limit", arguments.late_limit)?,
         "lateness_ns": { "p50": p50, "p99": p99, "p99_9": p999, "max": max },
+        "skipped": report.skipped,
+        "shifted_ns": report.shifted_ns,
+        "late_tolerance_ns": report.tolerance_ns,
         "stalls": report.stalls.count(),
         "stalls_ns": report.stalls.total_ns(),
         "complete": report.complete,
@@ -210,6 +234,21 @@ fn print(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<()> {
     let late = format::count(report.late);
     writeln!(out, "  late      {late}, by more than {}", arguments.late_limit)?;
     writeln!(out, "  lateness  p50 {p50}  p99 {p99}  p99.9 {p999}  max {max}")?;
+    let tolerance = time(report.tolerance_ns);
+    match arguments.late_policy {
+        LatePolicyChoice::CatchUp => {}
+        LatePolicyChoice::Skip => {
+            let skipped = format::count(report.skipped);
+            writeln!(
+                out,
+                "  skipped   {skipped}, because they missed their departure by more than {tolerance}"
+            )?;
+        }
+        LatePolicyChoice::Shift => {
+            let shifted = time(Some(report.shifted_ns));
+            writeln!(out, "  shifted   by {shifted} in total, by delays of more than {tolerance}")?;
+        }
+    }
     writeln!(out, "  not sent  {}", format::count(report.failed))?;
     Ok(())
 }

@@ -32,7 +32,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
 }
 
 /// Returns the load generator's counters for the record.
-pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
+pub fn generator_record(trial: &Trial, report: &GeneratorReport, clock: &ClockOffset) -> GeneratorRecord {
     let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
     GeneratorRecord {
         offered_pps: trial.traffic.rate.pps,
@@ -42,6 +42,9 @@ pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRec
         late: report.late,
         late_limit_ns: trial.traffic.late_limit.ns_unsigned(),
         lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
+        skipped: report.skipped,
+        shifted_ns: report.shifted_ns,
+        start_ns: Some(report.start_ns as i64 + clock.realtime_minus_monotonic_ns),
     }
 }
 
@@ -59,15 +62,8 @@ pub fn faults(
     if generator.failed > 0 {
         faults.push(format!("the load generator could not send {} packets", generator.failed));
     }
-    if generator.late as f64 > trial.trial.late_share.fraction() * generator.sent as f64 {
-        faults.push(format!(
-            "the load generator was late with {} of {} packets (more than {} us after their scheduled time)",
-            generator.late,
-            generator.sent,
-            generator.late_limit_ns / 1000
-        ));
-    }
     let duration_ns = trial.trial.duration.ns as f64;
+    faults.extend(late(generator, trial.trial.late_share.fraction(), duration_ns));
     // The stalls of two roles may add up to more than the trial's duration. A limit of 100 % must still mean
     // that there is no limit.
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
@@ -79,6 +75,35 @@ pub fn faults(
         ));
     }
     faults
+}
+
+/// Returns the reason why the traffic was not as planned: too large a share of the packets was late or skipped,
+/// or the schedule was shifted by too large a share of the trial's duration.
+fn late(generator: &GeneratorRecord, share: f64, duration_ns: f64) -> Option<String> {
+    let &GeneratorRecord { sent, late, skipped, shifted_ns, late_limit_ns, .. } = generator;
+    let planned = sent + skipped;
+    let late_limit_us = late_limit_ns / 1000;
+    if (late + skipped) as f64 > share * planned as f64 {
+        return Some(if skipped == 0 {
+            format!(
+                "the load generator was late with {late} of {sent} packets (more than {late_limit_us} us after \
+                 their scheduled time)"
+            )
+        } else {
+            format!(
+                "the load generator could not send at this rate: it skipped {skipped} of {planned} packets, and \
+                 was late with {late} (more than {late_limit_us} us after their scheduled time)"
+            )
+        });
+    }
+    // The shifts can exceed the trial's duration. A limit of 100 % must still mean that there is no limit.
+    ((shifted_ns as f64).min(duration_ns) > share * duration_ns).then(|| {
+        format!(
+            "the load generator could not send at this rate: it shifted its schedule by {:.1} ms of {:.0} ms",
+            shifted_ns as f64 / 1e6,
+            duration_ns / 1e6
+        )
+    })
 }
 
 /// The stalls of a trial.
@@ -234,6 +259,9 @@ mod tests {
             late: 0,
             late_limit_ns: 100_000,
             lateness_ns: [0; 4],
+            skipped: 0,
+            shifted_ns: 0,
+            start_ns: None,
         };
         let faults_at = |share: &str| {
             let text = format!(
@@ -244,6 +272,32 @@ mod tests {
             faults(&experiment.trials()[0], &generator, &[], &stalls).len()
         };
         assert_eq!((faults_at("100 %"), faults_at("1 %")), (0, 1));
+    }
+
+    #[test]
+    fn skipped_and_shifted_departures_count_as_late() {
+        let on_time = GeneratorRecord {
+            offered_pps: 1000,
+            sent: 990,
+            sent_bytes: 99_000,
+            failed: 0,
+            late: 0,
+            late_limit_ns: 100_000,
+            lateness_ns: [0; 4],
+            skipped: 10,
+            shifted_ns: 10_000_000,
+            start_ns: None,
+        };
+        let reason = |generator: &GeneratorRecord, share| late(generator, share, 1e9).unwrap_or_default();
+        assert_eq!(reason(&on_time, 0.01), "");
+        let skipped = reason(&GeneratorRecord { sent: 989, skipped: 11, ..on_time.clone() }, 0.01);
+        assert!(skipped.contains("skipped 11 of 1000 packets"), "{skipped}");
+        let both = reason(&GeneratorRecord { late: 1, ..on_time.clone() }, 0.01);
+        assert!(both.contains("skipped 10 of 1000 packets, and was late with 1 "), "{both}");
+        let shifted = reason(&GeneratorRecord { shifted_ns: 10_100_000, ..on_time.clone() }, 0.01);
+        assert!(shifted.contains("shifted its schedule by 10.1 ms of 1000 ms"), "{shifted}");
+        let all = GeneratorRecord { sent: 0, skipped: 1000, shifted_ns: u64::MAX, ..on_time };
+        assert_eq!(reason(&all, 1.0), "");
     }
 
     #[test]
