@@ -106,7 +106,8 @@ fn late_policies_skip_or_shift_after_stalls() {
     assert!((19..1000).contains(&of(0, "skipped")), "{}", trials[0]["generator"]);
     assert_eq!(of(0, "sent") + of(0, "skipped"), 1000);
     assert_eq!(skip["matching"]["matched"], of(0, "sent"), "{}", skip["matching"]);
-    assert!(finished.stdout.contains(&format!("skipped {} of 1,000 packets", of(0, "skipped"))));
+    let line = format!("the load generator skipped {} of ", of(0, "skipped"));
+    assert!(finished.stdout.contains(&line), "{}", finished.stdout);
     assert!(of(1, "shifted_ns") >= 19_000_000, "{}", trials[1]["generator"]);
     assert!(finished.stdout.contains("the load generator shifted its schedule by"), "{}", finished.stdout);
     for (trial, summary) in [(1, shift), (2, catch_up)] {
