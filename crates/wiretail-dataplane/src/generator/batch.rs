@@ -182,14 +182,10 @@ impl Batch {
         self.turn = if self.turn + 1 == self.sources.len() { 0 } else { self.turn + 1 };
     }
 
-    /// Drops frames from the start while the condition holds. Returns their number.
+    /// Drops the first frame.
     #[inline]
-    pub(super) fn drop_while(&mut self, condition: impl Fn(Departure) -> bool) -> u64 {
-        let before = self.first;
-        while self.first < self.end && condition(self.departure[self.first]) {
-            self.first += 1;
-        }
-        (self.first - before) as u64
+    pub(super) fn drop_first(&mut self) {
+        self.first += 1;
     }
 
     /// Builds the next packet of the next stream in round-robin order.

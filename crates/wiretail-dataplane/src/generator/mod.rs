@@ -7,7 +7,7 @@ use crate::counters::lateness::Histogram;
 use crate::counters::stalls::StallLog;
 use crate::counters::{CounterReading, SharedCounters};
 use crate::error::{DataplaneError, plan as plan_error};
-use crate::generator::missed::{Departures, LateLimit};
+use crate::generator::missed::{Departure, Departures, LateLimit};
 use crate::generator::plan::{GeneratorPlan, LatePolicy, Pacing};
 use crate::port::TxPort;
 
@@ -45,7 +45,7 @@ pub struct GeneratorReport {
     pub sent: u64,
     /// Bytes of the sent packets, without frame check sequences.
     pub sent_bytes: u64,
-    /// Packets that departed later than the plan's limit.
+    /// Packets that departed, or would have departed if they had not been skipped, later than the plan's limit.
     pub late: u64,
     /// Packets that were not sent because their departure was missed ([`LatePolicy::Skip`]). Their ids are
     /// missing on the wire.
@@ -127,7 +127,7 @@ impl<P: TxPort> Generator<P> {
             while let Some(departure) = next.filter(|next| next.due_ns <= until && self.batch.has_room()) {
                 if policy == LatePolicy::Skip && limit.missed_by(departure, now).is_some() {
                     self.batch.skip();
-                    report.skipped += 1;
+                    report.skip(departure, now, plan.late_limit_ns);
                 } else {
                     self.batch.push(departure);
                 }
@@ -143,8 +143,12 @@ impl<P: TxPort> Generator<P> {
             match policy {
                 LatePolicy::CatchUp => {}
                 LatePolicy::Skip => {
-                    report.skipped +=
-                        self.batch.drop_while(|frame| limit.missed_by(frame, departure).is_some());
+                    while let Some(first) = self.batch.first()
+                        && limit.missed_by(first, departure).is_some()
+                    {
+                        self.batch.drop_first();
+                        report.skip(first, departure, plan.late_limit_ns);
+                    }
                 }
                 LatePolicy::Shift => {
                     report.shifted_ns += limit.missed_by(planned, departure - report.shifted_ns).unwrap_or(0);
@@ -215,6 +219,22 @@ impl GeneratorReport {
             complete: false,
             stalls: StallLog::default(),
         }
+    }
+
+    /// Share of the schedule that was skipped or shifted, beyond the time of the stalls. It shows a rate that the
+    /// generator cannot reach even if it keeps its core. Always 0 with [`LatePolicy::CatchUp`].
+    pub fn overload_ratio(&self) -> f64 {
+        let span_ns = self.last_departure_ns.unwrap_or(0).saturating_sub(self.start_ns).max(1) as f64;
+        let planned = (self.sent + self.failed + self.skipped).max(1) as f64;
+        let missed = self.skipped as f64 / planned + self.shifted_ns as f64 / span_ns;
+        (missed - self.stalls.total_ns() as f64 / span_ns).clamp(0.0, 1.0)
+    }
+
+    /// Counts a packet that is skipped at this time.
+    #[inline]
+    fn skip(&mut self, departure: Departure, now: u64, late_limit_ns: u64) {
+        self.skipped += 1;
+        self.late += u64::from(now.saturating_sub(departure.due_ns) > late_limit_ns);
     }
 
     /// Checks for a stall. `now` is the time after passing `packets` packets to the ports.

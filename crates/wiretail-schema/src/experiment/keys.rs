@@ -189,8 +189,8 @@ keys! {
         "device" device: one DeviceLifetime { Fresh = "fresh", Kept = "kept" } = "fresh";
         /// Maximum number of retries of a trial that fails or is invalid; 0 for none.
         "retries" retries: one u64 = "1";
-        /// Highest share of late or skipped packets in a valid trial, and highest share of its duration by
-        /// which the schedule may shift.
+        /// Highest share of late packets in a valid trial. Also the highest share of the schedule that the load
+        /// generator may skip or shift without a stall, because the rate is too high for it.
         "late-share" late_share: one Percent = "1 %";
         /// Highest share of a trial's duration that stalls of a millisecond or more may take up. If they take
         /// up more, the trial is invalid.

@@ -112,9 +112,8 @@ Examples:
 Each packet is UDP over IPv4 and carries a signature that `wiretail analyze` and the MoonSniff tools
 recognize: a 4-byte number and 0x55, then stream, number in the stream, intended departure.
 
-Exit code: 0 success, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late or
-skipped, the schedule was shifted by more than 1 % of its duration, or packets could not be sent;
-2 error."
+Exit code: 0 success, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late, the
+rate was out of reach, or some packets could not be sent; 2 error."
 )]
 pub struct GenerateArgs {
     /// Output: [NAMESPACE/]INTERFACE, with a namespace name from `ip netns`; or [NAMESPACE/]dpdk:DEVICE with

@@ -147,7 +147,11 @@ fn skipping_sends_newest_packet_only() {
     assert_eq!(numbers, (0..20).chain(30..100).collect::<Vec<_>>());
     let gaps = odd_gaps(&packets);
     assert!(matches!(gaps[..], [(30, gap_ns)] if gap_ns.abs_diff(11 * GAP_NS) < 100), "{gaps:?}");
-    assert_eq!(report.late, 0);
+    assert_eq!((report.late, report.overload_ratio()), (0, 0.0));
+    // Skipped packets that would have left more than 25 us late.
+    let plan = policy_plan(LatePolicy::Skip, Pattern::Constant { rate_pps: 100_000 }, 100);
+    let core = Core::stalled(vec![(START_NS + 20 * GAP_NS - 50, 10 * GAP_NS + 100)]);
+    assert_eq!(send(&GeneratorPlan { late_limit_ns: 25_000, ..plan }, &core, None).0.late, 8);
 }
 
 #[test]
@@ -160,6 +164,7 @@ fn shifting_keeps_gaps() {
     // The packet that met the stall keeps its intended departure; those after it move.
     assert_eq!(packets[20].due_ns, START_NS + 20 * GAP_NS);
     assert_eq!(packets[21].due_ns, START_NS + 21 * GAP_NS + report.shifted_ns);
+    assert!(report.overload_ratio() < 1e-3, "{}", report.overload_ratio());
     // It departs 100 us late, which is the only lateness.
     assert!(report.lateness.ns_max().unwrap() >= 10 * GAP_NS);
     assert!(report.lateness.percentile_ns(990_000_000).unwrap() <= 4 * READING_NS);
@@ -226,9 +231,11 @@ fn skipping_reports_rate_out_of_reach() {
     let (report, _) = send(&plan, &Core::default(), None);
     let share = report.skipped as f64 / 100_000.0;
     assert!((0.45..0.6).contains(&share), "{share}");
+    assert_eq!((report.overload_ratio() * 1e5).round(), report.skipped as f64);
     let shifted = send(&GeneratorPlan { late_policy: LatePolicy::Shift, ..plan }, &Core::default(), None).0;
     let share = shifted.shifted_ns as f64 / 50_000_000.0;
     assert!((0.9..1.2).contains(&share), "{share}");
+    assert!(shifted.overload_ratio() > 0.45, "{}", shifted.overload_ratio());
 }
 
 #[test]

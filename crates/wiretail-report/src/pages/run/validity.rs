@@ -108,10 +108,11 @@ fn generator(m: &mut Markup, page: &Page<'_>) {
 /// `skips`, `shifts`: whether there are columns for skipped packets and for shifts of the schedule.
 fn generator_cells(generator: &GeneratorRecord, skips: bool, shifts: bool) -> Vec<Cell> {
     let share = |part: u64, whole: u64| format::ratio(part as f64 / whole.max(1) as f64);
-    let of_sent = share(generator.late, generator.sent);
-    let late = Cell::count(generator.late).exact(format_args!("{of_sent} of the packets sent"));
-    let of_planned = share(generator.skipped, generator.sent + generator.skipped);
-    let skipped = Cell::count(generator.skipped).exact(format_args!("{of_planned} of the packets planned"));
+    let of_planned = |count: u64| {
+        let share = share(count, generator.sent + generator.skipped);
+        Cell::count(count).exact(format_args!("{share} of the packets planned"))
+    };
+    let (late, skipped) = (of_planned(generator.late), of_planned(generator.skipped));
     let mut cells = vec![
         Cell::number(format::rate(generator.offered_pps as f64)).exact(generator.offered_pps),
         Cell::count(generator.sent),

@@ -44,6 +44,7 @@ pub fn generator_record(trial: &Trial, report: &GeneratorReport, clock: &ClockOf
         lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
         skipped: report.skipped,
         shifted_ns: report.shifted_ns,
+        overload_ratio: report.overload_ratio(),
         start_ns: Some(report.start_ns as i64 + clock.realtime_minus_monotonic_ns),
     }
 }
@@ -62,8 +63,8 @@ pub fn faults(
     if generator.failed > 0 {
         faults.push(format!("the load generator could not send {} packets", generator.failed));
     }
+    faults.extend(late(generator, trial.trial.late_share.fraction()));
     let duration_ns = trial.trial.duration.ns as f64;
-    faults.extend(late(generator, trial.trial.late_share.fraction(), duration_ns));
     // The stalls of two roles may add up to more than the trial's duration. A limit of 100 % must still mean
     // that there is no limit.
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
@@ -77,33 +78,31 @@ pub fn faults(
     faults
 }
 
-/// Returns the reason why the traffic was not as planned: too large a share of the packets was late or skipped,
-/// or the schedule was shifted by too large a share of the trial's duration.
-fn late(generator: &GeneratorRecord, share: f64, duration_ns: f64) -> Option<String> {
-    let &GeneratorRecord { sent, late, skipped, shifted_ns, late_limit_ns, .. } = generator;
+/// Returns the reasons why the traffic was not as planned: a larger share than allowed was late, or was skipped
+/// or shifted because the generator cannot reach the rate.
+fn late(generator: &GeneratorRecord, share: f64) -> Vec<String> {
+    let &GeneratorRecord { sent, late, skipped, shifted_ns, overload_ratio, .. } = generator;
     let planned = sent + skipped;
-    let late_limit_us = late_limit_ns / 1000;
-    if (late + skipped) as f64 > share * planned as f64 {
-        return Some(if skipped == 0 {
-            format!(
-                "the load generator was late with {late} of {sent} packets (more than {late_limit_us} us after \
-                 their scheduled time)"
-            )
-        } else {
-            format!(
-                "the load generator could not send at this rate: it skipped {skipped} of {planned} packets, and \
-                 was late with {late} (more than {late_limit_us} us after their scheduled time)"
-            )
-        });
+    let mut reasons = Vec::new();
+    if late as f64 > share * planned as f64 {
+        let limit_us = generator.late_limit_ns / 1000;
+        reasons.push(format!(
+            "the load generator was late with {late} of {planned} packets (more than {limit_us} us after their \
+             scheduled time)"
+        ));
     }
-    // The shifts can exceed the trial's duration. A limit of 100 % must still mean that there is no limit.
-    ((shifted_ns as f64).min(duration_ns) > share * duration_ns).then(|| {
-        format!(
-            "the load generator could not send at this rate: it shifted its schedule by {:.1} ms of {:.0} ms",
-            shifted_ns as f64 / 1e6,
-            duration_ns / 1e6
-        )
-    })
+    if overload_ratio > share {
+        let reaction = match skipped {
+            0 => format!("shifted its schedule by {:.1} ms", shifted_ns as f64 / 1e6),
+            _ => format!("skipped {skipped} of {planned} packets"),
+        };
+        reasons.push(format!(
+            "the load generator cannot send at this rate: it {reaction}; its stalls do not explain {:.1} % of the \
+             schedule",
+            overload_ratio * 100.0
+        ));
+    }
+    reasons
 }
 
 /// The stalls of a trial.
@@ -261,6 +260,7 @@ mod tests {
             lateness_ns: [0; 4],
             skipped: 0,
             shifted_ns: 0,
+            overload_ratio: 0.0,
             start_ns: None,
         };
         let faults_at = |share: &str| {
@@ -275,29 +275,32 @@ mod tests {
     }
 
     #[test]
-    fn skipped_and_shifted_departures_count_as_late() {
-        let on_time = GeneratorRecord {
+    fn reports_packets_late_or_skipped_by_rate_out_of_reach() {
+        let enough = GeneratorRecord {
             offered_pps: 1000,
-            sent: 990,
-            sent_bytes: 99_000,
+            sent: 950,
+            sent_bytes: 95_000,
             failed: 0,
-            late: 0,
+            late: 10,
             late_limit_ns: 100_000,
             lateness_ns: [0; 4],
-            skipped: 10,
-            shifted_ns: 10_000_000,
+            skipped: 50,
+            shifted_ns: 0,
+            overload_ratio: 0.01,
             start_ns: None,
         };
-        let reason = |generator: &GeneratorRecord, share| late(generator, share, 1e9).unwrap_or_default();
-        assert_eq!(reason(&on_time, 0.01), "");
-        let skipped = reason(&GeneratorRecord { sent: 989, skipped: 11, ..on_time.clone() }, 0.01);
-        assert!(skipped.contains("skipped 11 of 1000 packets"), "{skipped}");
-        let both = reason(&GeneratorRecord { late: 1, ..on_time.clone() }, 0.01);
-        assert!(both.contains("skipped 10 of 1000 packets, and was late with 1 "), "{both}");
-        let shifted = reason(&GeneratorRecord { shifted_ns: 10_100_000, ..on_time.clone() }, 0.01);
-        assert!(shifted.contains("shifted its schedule by 10.1 ms of 1000 ms"), "{shifted}");
-        let all = GeneratorRecord { sent: 0, skipped: 1000, shifted_ns: u64::MAX, ..on_time };
-        assert_eq!(reason(&all, 1.0), "");
+        let reasons = |generator: &GeneratorRecord| late(generator, 0.01).join("; ");
+        assert_eq!(reasons(&enough), "", "stalls may skip packets");
+        let late = reasons(&GeneratorRecord { late: 11, ..enough.clone() });
+        assert!(late.contains("late with 11 of 1000 packets (more than 100 us"), "{late}");
+        let skipped = reasons(&GeneratorRecord { overload_ratio: 0.02, ..enough.clone() });
+        assert!(skipped.contains("cannot send at this rate: it skipped 50 of 1000 packets"), "{skipped}");
+        assert!(skipped.contains("do not explain 2.0 %"), "{skipped}");
+        let shifted = GeneratorRecord { sent: 1000, skipped: 0, shifted_ns: 40_000_000, ..enough.clone() };
+        let shifted = reasons(&GeneratorRecord { overload_ratio: 0.02, ..shifted });
+        assert!(shifted.contains("shifted its schedule by 40.0 ms"), "{shifted}");
+        let all = GeneratorRecord { sent: 0, late: 1000, skipped: 1000, overload_ratio: 1.0, ..enough };
+        assert!(super::late(&all, 1.0).is_empty(), "a limit of 100 % means that there is no limit");
     }
 
     #[test]
