@@ -1,4 +1,4 @@
-//! Audits a host that is set up like the optimized host of the papers, and copies of it with one fault each.
+//! Audits a host that is set up like the optimized host in the papers, and copies of it with one fault each.
 
 use wiretail_analysis::host::audit::{ALL, Question, audit};
 use wiretail_schema::host::audit::{Audit, HostRole, Verdict};

@@ -25,7 +25,7 @@ fn series(packets: u64, gap_ns: f64, poisson: bool, seed: u64, more: impl Fn(u64
     series
 }
 
-/// Delay of a packet at `at_ns` from a clock that stops packets for `stop_ns` in each period.
+/// Delay of a packet at `at_ns`, caused by a clock that stops packets for `stop_ns` in each period.
 fn stopped(at_ns: i64, hz: f64, stop_ns: f64) -> i64 {
     let period_ns = 1e9 / hz;
     let since_ns = (at_ns as f64 + 1_234_567.0).rem_euclid(period_ns);

@@ -75,7 +75,7 @@ fn example_equals_hand_computed_tables() {
     assert_eq!(rows(&tables, "jitterpre.csv"), ["0,2", "100,4", "999999500,1", "2000000000,1"]);
     // Sorted: 1250 1350 1400 1450 1560 2300, 1 s + 2000, 6 s + 1000 twice.
     assert_eq!(rows(&tables, "jitterpost.csv"), ["0,3", "100,2", "700,1", "999999700,1", "4999999000,1"]);
-    // Latencies 250 260 1000 4999999999: p = 0.5 takes the second, 0.75 the third.
+    // Latencies 250 260 1000 4999999999: p = 0.5 selects the second, p = 0.75 the third.
     let percentiles = rows(&tables, "percentiles.csv");
     assert_eq!(percentiles.len(), 275);
     assert!(percentiles.contains(&"0.0,250,1.00000000000000000000".into()));

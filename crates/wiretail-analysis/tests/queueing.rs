@@ -5,10 +5,10 @@ use wiretail_analysis::prediction::queueing::{BatchMeans, Interval, predict, sim
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel, Release, Wake};
 
 const PACKETS: u64 = 2_000_000;
-/// Packets at the start that are ignored, because the queue starts empty.
+/// Number of initial packets that are ignored, because the queue starts empty.
 const WARM_UP: u64 = 50_000;
-/// By definition, one in a hundred intervals misses the true value. For M/G/1, the interval of seed 1 does,
-/// as the only one of seeds 1 to 24. The deviation averaged over all 24 is a thousandth of an interval's width.
+/// By definition, one in a hundred intervals misses the true value. For M/G/1, this happens with seed 1, but
+/// with none of the seeds 2 to 24. The deviation averaged over all 24 is a thousandth of an interval's width.
 const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 
@@ -223,7 +223,7 @@ fn wakeup_delays_match_welch() {
 
 /// Packets that never queue, and interrupts of length d with period p. Packets that arrive during an
 /// interrupt wait for its end. Packets whose service, of length s, is interrupted take d longer. Over all
-/// phases, a share of (d + s) / p of the packets is delayed.
+/// phases, the fraction (d + s) / p of the packets is delayed.
 #[test]
 fn beat_delays_expected_share_of_packets() {
     let (period_ns, length_ns, service_ns) = (4e6, 12_000.0, 3_000.0);

@@ -241,8 +241,8 @@ fn record_contents_do_not_become_commands() {
     }
 }
 
-/// For a NIC with all settings wrong, the plan and the file for the next boot contain the command of each
-/// setting.
+/// For a NIC whose settings are all wrong, the plan and the file for the next boot contain the command for
+/// each setting.
 #[test]
 fn nics_are_set_by_commands() {
     let mut record = host(OPTIMIZED);

@@ -1,7 +1,8 @@
 //! Measures the time per packet of reading a capture: `read_bench FILE [KEY [ROUNDS]]`.
 //!
-//! Prints the best time of several rounds for three tasks: a plain `read` of the file, decoding its frames,
-//! and converting the frames to records with the key rule (default: moonsniff) and five-tuple flows.
+//! Prints the best time over several rounds for three tasks: reading the file with plain `read` calls,
+//! decoding its frames, and converting the frames to records with the key rule (default: moonsniff) and
+//! five-tuple flows.
 
 use std::error::Error;
 use std::fs::File;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (what, (time, packets)) in [("read()", (copy.0, frames.1)), ("frames", frames), ("records", records)]
     {
         let ns = time.as_nanos() as f64 / packets.max(1) as f64;
-        println!("{what:8} {:8.3} ms  {ns:6.2} ns a packet  {packets} packets", time.as_secs_f64() * 1e3);
+        println!("{what:8} {:8.3} ms  {ns:6.2} ns per packet  {packets} packets", time.as_secs_f64() * 1e3);
     }
     Ok(())
 }

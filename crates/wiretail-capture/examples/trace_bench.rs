@@ -2,7 +2,7 @@
 //! for a recorded trace.
 //!
 //! Without a folder, it generates ten million events of two processors in memory: interrupts, task switches,
-//! and sends with and without stacks. Prints the best time of several rounds.
+//! and sends with and without stacks. Prints the best time over several rounds.
 
 use std::error::Error;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn report(rounds: u32, mut read: impl FnMut() -> Result<u64, Box<dyn Error>>) ->
         best = best.min(start.elapsed());
     }
     let ns = best.as_nanos() as f64 / events.max(1) as f64;
-    println!("{:8.3} ms  {ns:6.2} ns an event  {events} events", best.as_secs_f64() * 1e3);
+    println!("{:8.3} ms  {ns:6.2} ns per event  {events} events", best.as_secs_f64() * 1e3);
     Ok(())
 }
 

@@ -100,9 +100,9 @@ pub enum CaptureError {
     },
     /// No frame has a timestamp in its last eight bytes.
     #[error(
-        "{file}: no timestamp trailer in any of the first {frames} frames (the last 8 bytes: nanoseconds below \
-         1,000,000,000 and seconds, little endian, of a frame that was captured whole); \
-         if it is not a libmoon capture of a NIC that appends timestamps, pass --timestamps header"
+        "{file}: none of the first {frames} frames has a timestamp trailer (the last 8 bytes of a frame that \
+         was captured whole: nanoseconds below 1,000,000,000, then seconds, little endian); \
+         unless libmoon captured it from a NIC that appends timestamps, pass --timestamps header"
     )]
     NoTrailer {
         /// File name as given, or `-`.

@@ -11,7 +11,7 @@ pub const COUNTERS: [&str; 3] = [
     "the first four payload bytes, big-endian",
 ];
 
-/// The numbers of [`COUNTERS`] in a frame; `None` for numbers that the frame does not have.
+/// Returns a frame's values for [`COUNTERS`]; `None` for values that the frame does not contain.
 pub fn counters(frame: &Frame<'_>) -> [Option<u64>; 3] {
     let Some(ip) = layers::parse(frame) else { return [None; 3] };
     let identification = ip.is_v4().then_some(u64::from(ip.identification));

@@ -16,10 +16,10 @@ use crate::read::Frame;
 /// Default maximum number of flows that are counted separately. All further flows are counted together.
 pub const FLOWS_MAX: usize = 4096;
 
-/// Slots of the cache. Only slots in use occupy the processor's cache.
+/// Number of slots in the cache. Only slots in use occupy the processor's cache.
 const SLOTS: usize = 4096;
 
-/// Marks a flow with ports in [`V4`].
+/// Flag in [`V4`] for a flow that has ports.
 const HAS_PORTS: u32 = 0x100;
 
 /// Identity of a flow.
@@ -327,7 +327,7 @@ mod tests {
                 assert_eq!(index(&mut table, &from_port(port)), u32::from(port));
             }
         }
-        // The same five-tuple in a frame that takes the slow path.
+        // The same five-tuple, in a frame that takes the slow path.
         let tagged = crate::test_support::tagged(&from_port(17), &[0x8100]);
         assert_eq!(index(&mut table, &tagged), 17);
     }

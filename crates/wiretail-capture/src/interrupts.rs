@@ -1,7 +1,7 @@
 //! Interrupt counters: the published `irq.csv`, and `/proc/interrupts`.
 //!
-//! `irq.csv` uses semicolons and has a header and one line per reading. Columns are in any order:
-//! `timestamp_us` is the time in µs of the reader's clock. `<vector>_<description>_CPU<n>`, with underscores
+//! `irq.csv` uses semicolons and has a header and one line per reading. The columns may be in any order.
+//! `timestamp_us` is the time on the reader's clock, in µs. `<vector>_<description>_CPU<n>`, with underscores
 //! instead of spaces, is the number of interrupts since boot. In the published files, the leading digits of
 //! the time are cut off, so only differences of times are used.
 //!
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
-/// Maximum number of columns, and of lines. It suffices for a machine with a thousand cores whose counters
-/// are read for a day.
+/// Maximum number of columns, and of lines. This is enough to read the counters of a machine with a thousand
+/// cores for a day.
 const COLUMNS_MAX: usize = 1 << 20;
 const CELLS_MAX: usize = 1 << 26;
 /// Name of the column with the time.
 const TIME: &str = "timestamp_us";
 
-/// An error in a text of interrupt counters.
+/// An error in the text of interrupt counters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {found}; expected {expected}")]
 pub struct InterruptsError {
@@ -127,7 +127,7 @@ fn label(vector: &str, description: &str) -> String {
 /// Returns an error for fewer than two texts, for a text without the header of CPUs, and for a counter that
 /// is not a number.
 pub fn parse_proc_interrupts(readings: &[(i64, &str)]) -> Result<InterruptTable, InterruptsError> {
-    const HEADER: &str = "the text of /proc/interrupts: CPU0 CPU1 ... in its first line";
+    const HEADER: &str = "the text of /proc/interrupts, with CPU0 CPU1 ... in its first line";
     if readings.len() < 2 {
         return Err(error(1, format!("{} readings", readings.len()), "two readings or more"));
     }

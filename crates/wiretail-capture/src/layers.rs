@@ -32,8 +32,8 @@ const TAGS_MAX: usize = 8;
 /// Maximum number of IPv6 extension headers that are skipped.
 const EXTENSIONS_MAX: usize = 16;
 
-/// Returns the headers and payload of an untagged Ethernet frame with an unfragmented IPv4 packet without
-/// options that carries UDP.
+/// Returns the headers and payload of a common kind of frame: untagged Ethernet, IPv4 without options or
+/// fragmentation, and UDP.
 #[inline(always)]
 pub(crate) fn udp4<'a>(frame: &Frame<'a>) -> Option<(&'a [u8; UDP4_HEADERS], &'a [u8])> {
     if frame.link != LinkType::Ethernet {

@@ -129,8 +129,8 @@ impl RecordReader {
         Self { reader, tap: Tap::new(keyer, flows) }
     }
 
-    /// Appends the records of the next buffer of frames (some thousands). Returns `Ok(false)` at the end,
-    /// without appending anything.
+    /// Appends the records of the next buffer of frames (a few thousand records). Returns `Ok(false)` at the
+    /// end, without appending anything.
     ///
     /// # Errors
     /// Same as [`CaptureReader::read`].

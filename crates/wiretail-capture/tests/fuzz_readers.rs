@@ -1,7 +1,7 @@
 //! Fuzzing of every reader, key rule and flow table, and of the trace reader, on stable Rust.
 //!
-//! The inputs are generated from the structure of the formats instead of by coverage feedback: valid captures
-//! are modified by bit flips, truncation, wrong lengths, splicing and repetition.
+//! The inputs are generated from the structure of the formats, not from coverage feedback: valid captures are
+//! modified by bit flips, truncation, wrong lengths, splicing and repetition.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Cursor;

@@ -1,10 +1,10 @@
-//! The two clocks of a trial. Departures are planned with CLOCK_MONOTONIC, but the kernel timestamps packets
-//! with CLOCK_REALTIME.
+//! The two clocks of a trial. Departures are planned with CLOCK_MONOTONIC, but the kernel's packet timestamps
+//! use CLOCK_REALTIME.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Number of readings, enough for at least one without an interruption.
+/// Number of readings: enough that at least one of them is not interrupted.
 const SANDWICHES: usize = 64;
 
 /// CLOCK_MONOTONIC in ns. Takes 25 to 40 ns if the vDSO can read the clock without a system call.

@@ -1,4 +1,4 @@
-//! The packet loops: sending packets at planned times, forwarding packets, timestamping packets on both
+//! The packet loops, which send packets at planned times, forward packets, and timestamp packets on both
 //! wires.
 //!
 //! A trial has three roles. Each has a plan, which is plain data, and a loop. Before the loop starts, `open`

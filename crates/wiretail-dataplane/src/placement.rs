@@ -66,7 +66,7 @@ impl Placement {
 
 fn lock_memory() -> Option<String> {
     let error = io::Error::from(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).err()?);
-    Some(format!("mlockall: {error}; raise the limit of locked memory (`ulimit -l`) or grant CAP_IPC_LOCK"))
+    Some(format!("mlockall: {error}; raise the limit on locked memory (`ulimit -l`) or grant CAP_IPC_LOCK"))
 }
 
 /// Runs `f` in a separate thread inside a network namespace (`None` means the current one, without a new

@@ -39,8 +39,8 @@ const COUNTERS: u32 = 2;
 pub struct RedirectCounts {
     /// Packets received by the program.
     pub received: u64,
-    /// Packets accepted by the other interface. If this is unknown ([`Redirect::knows_failures`]), the number
-    /// of received packets.
+    /// Packets accepted by the other interface, or the number of received packets if this is unknown
+    /// ([`Redirect::knows_failures`]).
     pub sent: u64,
     /// Packets that the other interface rejected. They are lost. This number temporarily includes packets in
     /// flight.
@@ -155,8 +155,8 @@ impl Redirect {
         Ok(total)
     }
 
-    /// Removes the program that listens to each packet once it has seen a packet of each direction. Should be
-    /// called periodically.
+    /// Removes the program that listens to every packet as soon as it has seen one packet of each direction.
+    /// Should be called periodically.
     pub fn settle(&self) {
         let mut learner = self.learner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let known =

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A change or a query of the host that failed.
+/// A failed change or query of the host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -32,7 +32,7 @@ pub enum HostError {
         /// The rules for a valid name.
         expected: &'static str,
     },
-    /// Links that are up but not yet ready to pass packets.
+    /// Links that are up but cannot pass packets yet.
     #[error(
         "{namespace}: after {waited_ms} ms these links are still not ready: {}; \
          expected a carrier: set up the other end of the veth, or plug in the cable",
@@ -76,7 +76,8 @@ pub enum HostError {
     /// A journal line that this version cannot parse.
     #[error(
         "{}:{line}: {fault}; expected journal format {expected}: \
-         run `wiretail clean` of the version that wrote the file, or undo its steps manually and delete it",
+         run `wiretail clean` in the version that wrote the file, or undo its steps manually and delete the \
+         file",
         path.display()
     )]
     Journal {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Identity of a process. No later process with the same PID and no process from before a reboot has the same
-/// identity.
+/// Identity of a process. It differs from the identity of any later process with the same PID, and of any
+/// process from before a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: i32,
@@ -59,7 +59,7 @@ fn start_time(root: &Path, pid: i32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { after_name.nth(18)?.parse().ok() }
 }
 
-/// The processes whose network namespace is `inode`, except this one.
+/// Returns all other processes whose network namespace has this inode.
 fn inside(inode: u64) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -87,8 +87,8 @@ pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
             return killed;
         }
         for pid in left {
-            // The descriptor refers to the process and not to its PID. The second check therefore ensures
-            // that no other process that reuses the PID is killed.
+            // The descriptor refers to the process and not to its PID. Because of the second check, a process
+            // that reuses the PID is not killed.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if network_namespace(pid) != Some(inode) {
                 continue;

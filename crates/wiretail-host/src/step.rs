@@ -147,7 +147,7 @@ pub enum Step {
         /// rejected write, the value is unchanged and the plan continues.
         may_refuse: bool,
     },
-    /// Install a configuration file and create missing parent folders. Undoing restores the previous file.
+    /// Install a configuration file, and create missing parent folders. Undoing restores the previous file.
     AddFile {
         /// Absolute path.
         path: PathBuf,

@@ -76,7 +76,7 @@ impl Bench {
         Self::start_with(test, kind, boot, script, &|journal, _| [tap(journal, 0), tap(journal, 1)])
     }
 
-    /// A machine with the given backends of its links `in` and `out`.
+    /// A machine whose links `in` and `out` have the given backends.
     fn start_with(
         test: &str,
         kind: Kernel,

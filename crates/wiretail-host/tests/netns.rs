@@ -25,8 +25,8 @@ const QUIET: &str = "WIRETAIL_HOST_QUIET";
 /// Serializes the tests: they compare the state of the whole host.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Takes the lock between threads and the lock between processes. Returns `None` if the machine cannot run
-/// these tests.
+/// Takes both locks: the one between threads and the one between processes. Returns `None` if the machine
+/// cannot run these tests.
 fn allowed(test: &str) -> Option<(MutexGuard<'static, ()>, File)> {
     let held = privileges(Path::new("/")).expect("the privileges of this process");
     match held.allow_testbed() {
@@ -228,9 +228,9 @@ fn victim() {
     child.wait().expect("killed before");
 }
 
-/// Starts the victim, waits for the time `after` from the start of its journal, and kills it. If `after` is
-/// `None`, waits until its testbed is complete. Returns its PID and the time from the
-/// start of its journal until the kill.
+/// Starts the victim, waits until `after` has passed since the start of its journal, and kills it. If `after`
+/// is `None`, waits until its testbed is complete. Returns its PID and how long after the start of its
+/// journal it was killed.
 fn kill_victim(folder: &Path, after: Option<Duration>, quiet: bool) -> (u32, Duration) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     if quiet {
@@ -316,7 +316,7 @@ fn concurrent_runs_do_not_collide() {
     }
 }
 
-/// Tests the steps that a router and the far end of a redirection need.
+/// Tests the steps needed for a router and for the far end of a redirection.
 #[test]
 fn sets_routes_sysctls_and_gro() {
     let Some(_one) = allowed("sets_routes_sysctls_and_gro") else { return };

@@ -9,12 +9,13 @@
 
 use std::path::Path;
 
-use wiretail_report::{Change, Difference, DifferenceRow, ExplanationPage};
+use wiretail_report::ExplanationPage;
 use wiretail_schema::summary::Analysis;
-use wiretail_schema::summary::figure::Unit;
 
 #[path = "sample/causes.rs"]
 mod causes;
+#[path = "sample/comparison.rs"]
+mod comparison;
 #[path = "sample/figures.rs"]
 mod figures;
 #[path = "sample/numbers.rs"]
@@ -84,30 +85,11 @@ fn main() -> std::io::Result<()> {
     let (other, _) = numbers::summary(2, hostile);
     let names =
         if hostile { ["<b>a</b>", "\"><script>alert(2)</script>"] } else { ["tickless", "periodic tick"] };
-    let rows = rows(&analysis, &other.delay.percentiles);
     let results = [(names[0].to_owned(), analysis.summary), (names[1].to_owned(), other)];
-    let page = wiretail_report::comparison(&format!("{} against {}", names[0], names[1]), &results, &rows);
+    let page = wiretail_report::comparison(
+        &format!("{} against {}", names[0], names[1]),
+        &results,
+        &comparison::comparison(names),
+    );
     std::fs::write(directory.join("comparison.html"), page)
-}
-
-fn rows(a: &Analysis, b: &[wiretail_schema::summary::Percentile]) -> Vec<DifferenceRow> {
-    let pairs = a.summary.delay.percentiles.iter().zip(b).filter(|(a, _)| a.supported);
-    pairs
-        .map(|(a, b)| {
-            let value = (b.value_ns - a.value_ns) as f64;
-            let low = (b.low_ns - a.high_ns.unwrap_or(a.value_ns)) as f64;
-            let high = b.high_ns.map(|high| (high - a.low_ns) as f64);
-            let change = match (low, high) {
-                (low, _) if low > 0.0 => Change::Worse,
-                (_, Some(high)) if high < 0.0 => Change::Better,
-                _ => Change::Unclear,
-            };
-            let difference = Difference { value, low: Some(low), high, change };
-            DifferenceRow {
-                quantity: format!("p{} delay", a.percentile),
-                unit: Unit::Nanoseconds,
-                differences: vec![Some(difference)],
-            }
-        })
-        .collect()
 }

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use wiretail_schema::summary::figure::{Figure, Series};
 
-/// Returns the figure's data as CSV. The columns are `series`, one per axis and, if the figure has them, the
-/// bounds of the confidence interval and whether each point is supported. A bound that is missing from the
-/// data is an empty field.
+/// Returns the figure's data as CSV. The columns are `series` and one per axis. If the figure has such data,
+/// further columns contain the bounds of the confidence interval and whether each point is supported. A bound
+/// that is missing from the data is an empty field.
 pub fn csv(figure: &Figure) -> String {
     let mut text = header(figure);
     text.push('\n');
@@ -79,8 +79,8 @@ pub(crate) fn push_row(text: &mut String, series: &Series, index: usize, columns
     }
 }
 
-/// Appends the shortest decimal that parses to the same number, never with an exponent. Appends nothing if
-/// the number is not finite.
+/// Appends the shortest decimal without exponent that parses to the same number. Appends nothing if the
+/// number is not finite.
 fn push_number(text: &mut String, value: f64) {
     if value.is_finite() {
         write!(text, "{value}").expect("writing to a string does not fail");

@@ -156,8 +156,8 @@ pub fn short(value: f64) -> String {
     fixed(if text == "0" { 0.0 } else { value }, decimals)
 }
 
-/// Formats a number with this many decimals and thousands separators. The labels of one axis share the number
-/// of decimals.
+/// Formats a number with thousands separators and `decimals` decimals. All labels of an axis have the same
+/// number of decimals.
 pub fn fixed(value: f64, decimals: usize) -> String {
     // More decimals would exceed the precision of a double or the width of a label.
     if value.abs() >= 1e16 || decimals > 12 {

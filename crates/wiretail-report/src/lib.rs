@@ -22,7 +22,7 @@ mod pages;
 mod plot;
 
 pub use csv::csv;
-pub use pages::comparison::{Change, Difference, DifferenceRow, comparison};
+pub use pages::comparison::{comparison, words as comparison_words};
 pub use pages::explanation::words::{cause_name, headline, sentence};
 pub use pages::explanation::{ExplanationPage, explanation};
 pub use pages::prediction::capacity::capacity;

@@ -6,6 +6,8 @@ use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLi
 
 #[path = "../examples/sample/causes.rs"]
 mod causes;
+#[path = "../examples/sample/comparison.rs"]
+mod comparison;
 #[path = "pages/energy.rs"]
 mod energy;
 #[path = "pages/explanation.rs"]
@@ -77,7 +79,7 @@ fn a_comparison_escapes_its_names() {
     let (summary, _) = numbers::summary(1, true);
     let names = ["<img src=y>", "\"><script>alert(1)</script>", "c"];
     let results = names.map(|name| (name.to_owned(), summary.clone()));
-    let page = wiretail_report::comparison("<h1>", &results, &[]);
+    let page = wiretail_report::comparison("<h1>", &results, &comparison::comparison([names[0], names[1]]));
     assert!(!page.contains("<img") && page.contains("&lt;img src=y&gt;"));
     assert_eq!(
         elements(&page).iter().filter(|name| **name == "script").count(),
@@ -231,7 +233,10 @@ fn shows_an_analysis_without_packets() {
     let page = wiretail_report::report(&analysis);
     assert_eq!(page.matches("no data to draw").count(), analysis.figures.len());
     let results = [("a".to_owned(), analysis.summary)];
-    assert!(wiretail_report::comparison("t", &results, &[]).contains("no data to draw"));
+    assert!(
+        wiretail_report::comparison("t", &results, &comparison::comparison(["a", "b"]))
+            .contains("no data to draw")
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //!   and their validity.
 //! - [`summary`]: the results of an analysis and the data of its figures. [`causes`]: explanations of late
 //!   packets.
+//! - [`comparison`]: differences between groups of trials.
 //! - [`prediction`] and [`search`]: results for other loads. [`host`]: a host's record, audit, plan and
 //!   ablation.
 //! - [`random`]: a seeded random number generator.
@@ -17,6 +18,7 @@
 #![warn(missing_docs)]
 
 pub mod causes;
+pub mod comparison;
 pub mod experiment;
 pub mod host;
 pub mod packet;

@@ -74,8 +74,8 @@ pub struct Effort {
     pub lowest: u64,
     /// Highest load that is tried.
     pub highest: u64,
-    /// Largest distance between the two bounds of a result, as a fraction of the upper bound. For the linear
-    /// search, a fraction of the highest rate.
+    /// Largest accepted distance between the two bounds of a result, as a fraction of the upper bound. For
+    /// the linear search, a fraction of the highest rate.
     pub width: f64,
     /// Length of a full trial, in ns: the "goal final trial duration" of RFC 9971.
     pub full_ns: u64,
@@ -84,8 +84,8 @@ pub struct Effort {
     /// Number of full trials that decide whether a load meets a goal: the "goal duration sum" of RFC 9971, in
     /// full trials. The binary search uses `verify` instead.
     pub trials: u64,
-    /// Fraction of the full trials at a load, by time, that may miss the goal: the "goal exceed ratio" of RFC
-    /// 9971.
+    /// Fraction of the full trials at a load, weighted by duration, that may miss the goal: the "goal exceed
+    /// ratio" of RFC 9971.
     pub exceed: f64,
     /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS
     /// NFV-TST 009.
@@ -167,7 +167,7 @@ pub struct GoalResult {
     /// 9004, 6.4, in packets. Null in a search over rates.
     #[serde(default)]
     pub held: Option<f64>,
-    /// One sentence: the evidence for the result, or the reason why there is none.
+    /// One sentence: the evidence for the result, or the reason why there is no result.
     pub reason: String,
 }
 
@@ -227,7 +227,8 @@ impl Search {
     }
 }
 
-const GOAL: &str = "a goal: 'ndr', 'pdr' with a loss share (pdr 0.5%), or a delay budget (100us@99.9%)";
+const GOAL: &str =
+    "a goal: 'ndr', 'pdr' followed by a loss share (pdr 0.5%), or a delay budget (100us@99.9%)";
 
 impl FromStr for Goal {
     type Err = UnitError;

@@ -8,17 +8,17 @@
 //! to wait and also belongs to the event, until [`DRAIN_NS`] after the event's end. A packet that arrives
 //! later finds the device free again and is delayed by something else.
 //!
-//! Two kinds of packets are not judged: packets that overlap the event for less than half of their excess
-//! delay, and packets that arrived so close after others that they had to wait anyway.
+//! Two kinds of packets are not judged: packets whose overlap with the event is less than half of their
+//! excess delay, and packets that arrived so soon after others that they had to wait anyway.
 
 use std::collections::BTreeMap;
 
 use wiretail_schema::causes::CauseKind;
 use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interference, InterferenceKind};
 
-/// Only packets with a higher excess delay than this are judged, in ns.
+/// Excess delay in ns above which packets are judged.
 pub const LATE_NS: u64 = 20_000;
-/// Interference may reach the device up to this long before the injector has read the clock, in ns.
+/// Interference may reach the device up to this many ns before the injector reads the clock.
 pub const BEFORE_NS: i64 = 5_000;
 /// Time after an interference event during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;

@@ -1,6 +1,6 @@
-//! Aligns interrupt counters with stalls, to find the counter and the core that counted interrupts whenever
-//! the stalls occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two
-//! clocks is fitted. The significance of a fit is the probability of an equally good fit by chance. Formula
+//! Aligns interrupt counters with stalls, to find out which counter, on which core, rose whenever a stall
+//! occurred. The counters' clock is unrelated to the packets' clock, so the offset between the two clocks is
+//! fitted. The significance of a fit is the probability that an equally good fit occurs by chance. Formula
 //! and limits: `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use wiretail_schema::causes::capture::{
 };
 use wiretail_schema::random::Random;
 
-/// Maximum number of arrangements that are all tried. If there are more, [`DRAWN`] random ones are tried.
+/// Up to this number, all arrangements are tried. If there are more, [`DRAWN`] random ones are tried instead.
 const ARRANGEMENTS: u64 = 200_000;
 const DRAWN: u64 = 9_999;
 /// Number of stalls that are compared, largest first.
 const STALLS_MAX: usize = 20;
 
-/// Maximum distance between late packets of one stall.
+/// Maximum time between two late packets of the same stall.
 const APART_NS: i64 = 100_000_000;
 
 /// Groups packets with a delay of at least `threshold_ns` into stalls, in order of time, and keeps the `most`
@@ -162,8 +162,8 @@ impl Fitting<'_> {
         (first.min(other), first.max(other))
     }
 
-    /// Indices of the stalls that fall into intervals in which the counter rose, each with the index of its
-    /// interval. `risen` lists these intervals in ascending order.
+    /// Indices of the stalls that coincide with rises of the counter, each with the index of the interval in
+    /// which the counter rose. `risen` lists these intervals in ascending order.
     fn hit(&self, risen: &[usize], offset_s: f64) -> Vec<(usize, usize)> {
         let in_interval = |at: f64| {
             let interval = self.at_s.partition_point(|reading| *reading <= at).checked_sub(1)?;

@@ -140,6 +140,7 @@ mod tests {
             low_ns: value_ns,
             high_ns: None,
             supported: true,
+            effective_packets: None,
         };
         p50.iter().map(|&ns| vec![p(50.0, ns), p(99.9, ns * 10)]).collect()
     }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn percentile(value_ns: i64, low_ns: i64, high_ns: Option<i64>) -> Percentile {
-        Percentile { percentile: 99.9, value_ns, low_ns, high_ns, supported: true }
+        Percentile { percentile: 99.9, value_ns, low_ns, high_ns, supported: true, effective_packets: None }
     }
 
     fn ranks(intervals: &[(i64, i64, Option<i64>)]) -> Vec<(i64, usize, usize, Vec<usize>)> {

@@ -3,15 +3,15 @@
 
 use wiretail_schema::host::noise::{FloorValue, GapBucket, Speed};
 
-/// Percentiles of the floor. The second value is N if, on average, one of N packets is beyond the percentile.
+/// Percentiles of the floor. The second value is N: on average, one packet in N is beyond the percentile.
 const PERCENTILES: [(f64, f64); 4] = [(99.0, 1e2), (99.9, 1e3), (99.99, 1e4), (99.999, 1e5)];
-/// Minimum number of gaps. A smaller number is too uncertain (docs/kpi/percentiles.md: n(1 - p) of at least
-/// ten).
+/// Minimum number of gaps beyond a value. With fewer gaps, the value is too uncertain
+/// (docs/kpi/percentiles.md: n(1 - p) of at least ten).
 const GAPS_MIN: u64 = 10;
 /// Lower bounds of the classes within a decade.
 const STEPS: [u64; 3] = [1, 2, 5];
-/// The speed of a core is considered constant if the 90th percentile of the duration of equal work is at most
-/// this multiple of the 10th percentile.
+/// A core repeats the same work to measure its speed. The speed is considered constant if the 90th percentile
+/// of the durations is at most this multiple of the 10th percentile.
 const SPEEDS: f64 = 1.2;
 
 /// Histogram of gaps `(length in ns, count)`, which are in ascending order. Classes start at 1, 2 and 5 of
@@ -63,8 +63,8 @@ pub fn floor(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<FloorValue> {
     PERCENTILES.map(value).into_iter().chain([longest]).collect()
 }
 
-/// Shortest wait t for which the arrival times of packets that wait longer add up to at most `beyond_ns`, and
-/// the number of gaps longer than t.
+/// Shortest wait t for which the arrival times that cause a wait longer than t add up to at most `beyond_ns`.
+/// Also returns the number of gaps longer than t.
 fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     let (mut gaps, mut sum_ns) = (0, 0.0);
     for (length_ns, count) in lengths.iter().rev() {
@@ -79,7 +79,7 @@ fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     ((wait_ns - 1e-9).ceil() as u64, gaps)
 }
 
-/// Speed of a core, from percentiles of the duration of equal work, in ns.
+/// Speed of a core, computed from percentiles of the time, in ns, that the same work took.
 pub fn speed(runs: u64, [p10_ns, p50_ns, p90_ns]: [u64; 3]) -> Speed {
     let varies = p90_ns as f64 > SPEEDS * p10_ns as f64;
     Speed { runs, p10_ns, p50_ns, p90_ns, varies }
@@ -165,8 +165,8 @@ mod tests {
                 // Shortest wait, in whole ns, that at most this share of packets exceeds.
                 prop_assert!(more(value.wait_ns) <= beyond + 1e-6, "{value:?} {lengths:?}");
                 prop_assert!(value.wait_ns == 0 || more(value.wait_ns - 1) > beyond - 1e-6, "{value:?} {lengths:?}");
-                // The exact wait is not a whole number of ns, so the number of longer gaps is only known to
-                // be within a range.
+                // The exact wait is not a whole number of ns, so the number of longer gaps is known only to
+                // within a range.
                 let longer = |wait: u64| lengths.iter().filter(|(ns, _)| *ns > wait).map(|(_, n)| n).sum::<u64>();
                 prop_assert!(value.gaps_beyond >= longer(value.wait_ns));
                 prop_assert!(value.gaps_beyond <= longer(value.wait_ns.saturating_sub(1)));

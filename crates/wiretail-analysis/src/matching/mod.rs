@@ -1,16 +1,16 @@
 //! Finds each ingress packet at egress, in one pass, with memory proportional to the packets in flight.
 //!
-//! Both captures are merged by time (ingress first at equal times) and fed to a [`Matcher`]. Almost every
-//! packet arrives in the order sent. Packets in flight therefore wait in a queue, and an arriving packet is
-//! compared with the front of the queue: one comparison, no hashing. If they differ, the packets that were
-//! overtaken move to a hash table, each at most once.
+//! Both captures are merged by time (ingress first at equal times) and fed to a [`Matcher`]. Almost all
+//! packets arrive in the order in which they were sent. Packets in flight therefore wait in a queue, and an
+//! arriving packet is compared with the front of the queue: one comparison, no hashing. If they differ, the
+//! packets that were overtaken move to a hash table, each at most once.
 //!
 //! Classification, for a window W:
 //!
-//! - If an ingress packet has the key of a packet in flight that was sent at most W before, it is a
-//!   *duplicate at ingress* of that packet. If the packet in flight was sent more than W before, it is given
+//! - If an ingress packet has the key of a packet in flight that was sent at most W earlier, it is a
+//!   *duplicate at ingress* of that packet. If the packet in flight was sent more than W earlier, it is given
 //!   up as lost.
-//! - If an egress packet has the key of a packet in flight that was sent at most 2 W before, that packet has
+//! - If an egress packet has the key of a packet in flight that was sent at most 2 W earlier, that packet has
 //!   arrived. It is *matched* if the delay is shorter than W, and *out of window* otherwise.
 //! - An egress packet whose key is not in flight is a *duplicate at egress* if the key is among the last
 //!   [`RECENT`] arrivals. Otherwise it waits up to W for an ingress packet with its key, whose delay is then
@@ -127,7 +127,8 @@ impl Matcher {
             && (self.passed.is_empty() || !self.passed.contains_key(&sent.key))
     }
 
-    /// Does the work of [`pre`](Self::pre) and [`post`](Self::post) for a packet that is alone in flight.
+    /// Does the work of [`pre`](Self::pre) and [`post`](Self::post) for a packet that is the only one in
+    /// flight.
     #[inline]
     fn hand_over(&mut self, record: &Record, arrived: &Record, observer: &mut impl Observer) {
         self.advance(record.ts_ns, observer);
@@ -289,8 +290,8 @@ impl Matcher {
         }
     }
 
-    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that was
-    /// sent before the window is given up, because its key is reused.
+    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that
+    /// was sent before the window is given up, because its key has been reused.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
         if queued && let Some(position) = self.queue_position(record.key) {
@@ -311,7 +312,7 @@ impl Matcher {
     }
 
     /// Gives up packets that are too old at time `ts_ns`. `pre` and `post` call this with the timestamp of
-    /// their packet. Call it while no packets arrive, as soon as no packet with an earlier timestamp can
+    /// their packet. When no packets arrive, call it as soon as no packet with an earlier timestamp can
     /// follow.
     #[inline]
     pub fn advance(&mut self, ts_ns: i64, observer: &mut impl Observer) {
@@ -427,8 +428,8 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// The filter has 32 slots per place of the longest queue, so about 3 % of keys share a slot with another
-    /// key.
+    /// The filter has 32 slots for each entry of the longest queue, so about 3 % of keys share a slot with
+    /// another key.
     const SLOTS: usize = 1 << 17;
 
     fn slot(&mut self, key: u64) -> &mut u16 {

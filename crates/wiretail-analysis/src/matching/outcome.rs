@@ -8,7 +8,7 @@ pub struct Sent {
     /// Ingress timestamp, in ns.
     pub ts_ns: i64,
     pub key: u64,
-    /// Position among the ingress packets without duplicates, from 0. Reordering, loss runs and delay
+    /// Position among the ingress packets, not counting duplicates, from 0. Reordering, loss runs and delay
     /// variation use it as the sequence number.
     pub sequence: u64,
     /// Number of duplicates at ingress before this packet.
@@ -143,7 +143,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// Passes on the outcomes of packets that were first seen after the warm-up.
 pub struct Trimmed<O> {
-    /// Time, in ns. Packets first seen before it are left out.
+    /// Time in ns; packets first seen before it are excluded.
     cut_ns: i64,
     pub observer: O,
 }

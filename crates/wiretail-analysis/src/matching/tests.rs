@@ -133,7 +133,7 @@ fn record(ts_ns: i64, key: u64) -> Record {
     Record { ts_ns, key, flow: 0, wire_len: 100 }
 }
 
-/// Ingress packets with few or many distinct keys, and the egress packets after a path that loses,
+/// Ingress packets with few or many distinct keys, and what arrives at egress after a path that loses,
 /// duplicates, reorders and injects packets.
 fn captures() -> impl Strategy<Value = (Vec<Record>, Vec<Record>)> {
     let packet = (0..40i64, 0..400u64, prop_oneof![6 => -3..30i64, 1 => -200..400i64], 0..12u8);

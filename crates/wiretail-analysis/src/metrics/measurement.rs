@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use wiretail_schema::summary::{Event, EventKind, Matching};
 
 use crate::matching::{GivenUp, Observer, Outcome, Sent};
+use crate::metrics::batches::BatchTally;
 use crate::metrics::intervals::IntervalTally;
 use crate::metrics::reordering::ReorderingTally;
 use crate::metrics::variation::VariationTally;
@@ -130,6 +131,8 @@ pub struct Measurement {
     pub worst: WorstTally,
     /// Smallest and largest delay over time.
     pub intervals: IntervalTally,
+    /// Delays per batch, to estimate dependence.
+    pub batches: BatchTally,
     events_of_kind: [u64; 8],
     /// Ingress timestamps of the last packets that were lost before the last arrival.
     lost_timestamps: VecDeque<i64>,
@@ -152,6 +155,7 @@ impl Measurement {
             variation: VariationTally::default(),
             worst: WorstTally::new(worst_max),
             intervals: IntervalTally::default(),
+            batches: BatchTally::default(),
             events_of_kind: [0; 8],
             lost_timestamps: VecDeque::new(),
             first_pre_ns,
@@ -195,6 +199,7 @@ impl Measurement {
 
     fn lost(&mut self, sent: &Sent, early: Option<GivenUp>) {
         self.matching.lost += 1;
+        self.batches.fail(sent.ts_ns);
         match early {
             Some(GivenUp::KeyReused) => self.matching.reused += 1,
             Some(GivenUp::TooMany) => self.matching.evicted += 1,
@@ -289,6 +294,7 @@ impl Observer for Measurement {
         }
         self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: sent.flow });
         self.intervals.take(post_ns, delay_ns);
+        self.batches.arrive(post_ns, delay_ns);
         self.variation.arrive(sent.sequence, delay_ns, post_ns);
         if self.matching.lost_at_end > 0 || delay_ns == 0 {
             self.rare(sent, delay_ns);
@@ -303,6 +309,7 @@ impl Observer for Measurement {
             Outcome::Matched { sent, delay_ns } => self.matched(sent, *delay_ns),
             Outcome::OutOfWindow { sent, delay_ns } => {
                 self.matching.out_of_window += 1;
+                self.batches.fail(sent.ts_ns.saturating_add(*delay_ns));
                 self.arrived_outside(EventKind::OutOfWindow, sent, *delay_ns);
             }
             Outcome::Negative { sent, delay_ns } => {

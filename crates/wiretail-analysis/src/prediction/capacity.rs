@@ -68,9 +68,9 @@ pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     Ok(Deployment { inputs, capacity, against, searched: Vec::new() })
 }
 
-/// Compares the predicted capacity with the results of a search on the same device, for each loss goal. Goals
-/// for delay are skipped: delays grow before the device is overloaded, so the rate within a delay budget does
-/// not show the capacity.
+/// Compares the predicted capacity with the results of a search on the same device, for each loss goal. Delay
+/// goals are skipped: delays grow before the device is overloaded, so the rate within a delay budget does not
+/// show the capacity.
 pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidation> {
     let predicted = capacity.max_pps.value;
     let validation = |result: &GoalResult| {
@@ -87,9 +87,9 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidat
     search.rates_of_loss().map(validation).collect()
 }
 
-/// Position of a predicted rate relative to the highest rate that the device carried and the lowest rate that
-/// it did not carry, and the relative error against the nearer of these two rates. `None` if the rate that
-/// decides is unknown.
+/// Position of a predicted rate relative to two measured rates: the highest rate that the device carried and
+/// the lowest rate that it did not carry. Also returns the relative error against the nearer of the two.
+/// `None` if the rate needed for the decision is unknown.
 pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
     let far = |bound: u64| if bound > 0 { pps / bound as f64 - 1.0 } else { 0.0 };
     match (carried, overloaded) {
@@ -193,8 +193,8 @@ fn load(spec: &InterruptSpec) -> InterruptLoad {
 
 /// Rate per second of `count` events in `seconds`, with the 95 % confidence interval of a Poisson mean: F.
 /// Garwood (Biometrika 28, 1936), with the chi-square quantiles of Wilson and Hilferty's approximation (PNAS
-/// 17, 1931). Upper bounds are within 1 % of the exact ones, and so are lower bounds for ten or more events.
-/// For fewer events, lower bounds are too low.
+/// 17, 1931). Upper bounds are within 1 % of the exact ones. Lower bounds are equally accurate for ten or
+/// more events, and too low for fewer.
 pub fn counted(count: u64, seconds: f64) -> Estimate {
     const Z: f64 = 1.959_964;
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);

@@ -16,7 +16,7 @@ const PS: f64 = 1e3;
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
 /// Interrupts are shifted by this time, in ns, and each service takes at least twice this time, so that
-/// rounding does not change the result of a tie. A packet that arrives at the start of an interrupt is
+/// rounding does not change the outcome of a tie. A packet that arrives at the start of an interrupt is
 /// delayed; a packet whose service ends at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 
@@ -27,12 +27,12 @@ pub struct Recurring {
     pub uhz: u64,
     /// Length, in ps.
     pub length_ps: u64,
-    /// Start of the first one, in ps since the first packet.
+    /// Start of the first interrupt, in ps since the first packet.
     pub phase_ps: u64,
 }
 
 impl Recurring {
-    /// Share of time that the interrupt takes.
+    /// Fraction of time taken by the interrupt.
     fn share(&self) -> f64 {
         self.uhz as f64 / 1e6 * self.length_ps as f64 * 1e-12
     }
@@ -43,7 +43,7 @@ fn nth(n: u64, uhz: u64) -> u128 {
     u128::from(n) * PERIOD / u128::from(uhz.max(1))
 }
 
-/// Waits of `packets` packets at `packet_uhz` / 10^6 per second, in ps: their time in the server less the
+/// Waits of `packets` packets at `packet_uhz` / 10^6 per second, in ps: their time in the server minus the
 /// service time.
 ///
 /// # Errors
@@ -113,7 +113,7 @@ fn beat(packets_hz: f64, interrupt_hz: f64) -> Beat {
     if slow <= 0.0 {
         return Beat { beat_hz: 0.0, packets_apart: 0.0 };
     }
-    // A difference below one millionth is a rounding error of the rates.
+    // A difference below one millionth is a rounding error in the rates.
     let apart = (fast - slow * (fast / slow).round()).abs();
     Beat { beat_hz: if apart < 1e-6 { 0.0 } else { apart }, packets_apart: packets_hz / interrupt_hz }
 }
@@ -216,7 +216,8 @@ mod tests {
         // Packet 0 is served until 30 us. During the interrupt from 10 to 200 us, packets 1 (100 us) and 2
         // queue after it.
         let waits = waits(5, 10 * KPPS, 30 * US, &[every(1, 190, 10)]).unwrap();
-        // 0 ends at 220, 1 at 250; 2 (200 us) ends at 280, 3 (300 us) is on time.
+        // Packet 0 ends at 220 us, packet 1 at 250 us. Packet 2 (200 us) ends at 280 us; packet 3 (300 us) is
+        // on time.
         assert_eq!(waits, [190 * US, 120 * US, 50 * US, 0, 0]);
     }
 
@@ -244,7 +245,7 @@ mod tests {
         assert!((beat(100.0, 250.0).beat_hz - 50.0).abs() < 1e-9);
         assert_eq!(beat(10_000.0, 0.0).beat_hz, 0.0);
         // Over all phases of 250 interrupts against 10,052 packets, the share of delayed packets equals the
-        // interrupts' share of time.
+        // fraction of time taken by interrupts.
         let kinds = [every(250, 60, 0)];
         let found = waits(10_052, 10_052 * HZ, 0, &kinds).unwrap();
         let late: Vec<u64> = found.iter().copied().filter(|wait| *wait > 0).collect();

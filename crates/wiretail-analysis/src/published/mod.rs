@@ -7,7 +7,7 @@
 //! definition of matching. Unlike the rest, this module needs both captures in memory.
 //!
 //! Layers: [`Key`] is the part of a frame that the import keeps; [`mod@numeric`] is PostgreSQL's decimal
-//! division; [`mod@percentiles`] are the 275 percentiles; [`tables`] puts them together.
+//! division; [`mod@percentiles`] computes the 275 percentiles; [`tables`] puts them together.
 //!
 //! # Semantics
 //!
@@ -30,7 +30,7 @@
 //! - An empty key (a frame of at most twelve bytes) is a valid key, written `""`.
 //!
 //! Two definitions go beyond the SQL. Matches with equal latency and equal timestamps are ordered by key.
-//! Differences of timestamps that need more than 63 bits, for which PostgreSQL fails, are computed exactly.
+//! Timestamp differences that need more than 63 bits make PostgreSQL fail; here, they are computed exactly.
 
 pub mod key;
 pub mod numeric;

@@ -1,4 +1,4 @@
-//! Classification of a rate by its trials, for one goal.
+//! Classification of a rate for one goal, based on the trials at that rate.
 
 use wiretail_schema::search::{Effort, Method, SearchTrial};
 
@@ -23,7 +23,7 @@ pub(super) struct Question {
 /// Decision rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum By {
-    /// Total time in which the goal was missed: RFC 9971, appendix "Load Classification Code".
+    /// By the total time in which the goal was missed: RFC 9971, appendix "Load Classification Code".
     Sum {
         /// Goal duration sum, in ns.
         sum_ns: f64,
@@ -57,7 +57,7 @@ impl Question {
         trial.poor.get(self.goal).copied()
     }
 
-    /// Rating of a rate by its valid trials.
+    /// Rating of a rate, based on its valid trials.
     pub(super) fn rating<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>) -> Rating {
         match self.by {
             By::Sum { sum_ns, exceed } => self.by_sum(trials, sum_ns, exceed),
@@ -138,8 +138,8 @@ impl Question {
     }
 }
 
-/// Share of the packets that the device forwarded during the time in which they arrived. If the trial was not
-/// stretched, this is one minus the loss ratio.
+/// Share of the packets that the device forwarded in the time that it took them to arrive. If the trial was
+/// not stretched, this is one minus the loss ratio.
 pub(super) fn forwarded_share(trial: &SearchTrial) -> f64 {
     if trial.sent == 0 {
         return 0.0;

@@ -90,7 +90,7 @@ fn counted(
             .filter(|trial| side.is_none_or(|side| question.missed(trial) == Some(side)))
             .count()
     };
-    // Short trials that met a goal are no evidence for it.
+    // Short trials that met a goal are not evidence that the rate meets it.
     let full = of(true, Some(missed)) > 0;
     let (count, all) = (of(full, Some(missed)), of(full, None));
     let of_all = if count < all { format!(" of {all}") } else { String::new() };
@@ -127,7 +127,7 @@ fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds
     match higher {
         None => String::new(),
         Some(higher) => format!(
-            "; the device is not consistent: it met the goal at {} {}, above a load that missed it",
+            "; the device is inconsistent: it met the goal at {} {}, but missed it at a lower load",
             thousands(higher),
             effort.over.unit()
         ),

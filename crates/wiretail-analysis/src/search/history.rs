@@ -129,8 +129,8 @@ pub(super) fn span(effort: &Effort) -> (u64, u64) {
     (effort.lowest.clamp(1, highest), highest)
 }
 
-/// Whether the distance of two rates is at most `width`, relative to the upper one. Adjacent rates are always
-/// close.
+/// Whether the distance between two rates is at most `width`, relative to the upper one. Adjacent rates are
+/// always close.
 pub(super) fn close(width: f64, lower: u64, upper: u64) -> bool {
     let apart = upper.saturating_sub(lower);
     apart <= 1 || apart as f64 <= width * upper as f64

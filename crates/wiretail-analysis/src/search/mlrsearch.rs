@@ -1,7 +1,7 @@
 //! Multiple loss ratio search, RFC 9971: several goals at once, short trials first.
 //!
 //! The RFC defines the classification of a rate by its trials ("load classification") and the result. It does
-//! not define the next trial. This implementation chooses it as follows:
+//! not define how the next trial is chosen. This implementation chooses it as follows:
 //!
 //! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search,
 //!   which also considers shorter trials as far as the RFC allows. A phase starts where the previous one
@@ -11,10 +11,10 @@
 //! - *Start.* The search starts at the highest rate. If that is too high, it continues at the rate that the
 //!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and then one step above that
 //!   rate.
-//! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side by steps
-//!   that double, with trials of the longer length, because shorter trials have already been considered.
-//! - *Several goals.* Each goal that is not finished in the phase requests the rates whose trial would bring
-//!   it closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
+//! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side in steps
+//!   that double. The longer trial length is used, because shorter trials have already been considered.
+//! - *Several goals.* Each goal that is not finished in the phase requests the rates at which a trial would
+//!   bring it closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
 //!
 //! A decided rate is never tried again, and no phase starts twice, so a search always ends.
 
@@ -37,7 +37,8 @@ struct Phase {
     sum_ns: f64,
 }
 
-/// A rate whose trial brings a goal closer to a result, and the range of rates that would serve equally well.
+/// A rate at which a trial would bring a goal closer to a result, and the range of rates that would serve
+/// equally well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wish {
     load: u64,
@@ -158,7 +159,7 @@ impl Place<'_> {
         None
     }
 
-    /// Rate whose trial would bring the goal closer to a result in this phase, or `None` if the goal is
+    /// Rate at which a trial would bring the goal closer to a result in this phase, or `None` if the goal is
     /// finished.
     fn wish(&self) -> Option<Wish> {
         let (_, highest) = span(self.effort);
@@ -237,8 +238,8 @@ impl Place<'_> {
         }
     }
 
-    /// A step up from a rate that meets the goal. The step doubles with each rate close below that also meets
-    /// it.
+    /// A step up from a rate that meets the goal. The step doubles with each rate close below it that also
+    /// meets the goal.
     fn up(&self, lower: u64) -> u64 {
         let factor = factor(self.effort);
         let from = (lower as f64 * doubled(factor, STEPS)) as u64;
@@ -246,8 +247,8 @@ impl Place<'_> {
         ((lower as f64 / step) as u64).max(lower + 1)
     }
 
-    /// A step down from a rate that misses the goal. The step doubles with each rate close above that also
-    /// misses it.
+    /// A step down from a rate that misses the goal. The step doubles with each rate close above it that also
+    /// misses the goal.
     fn down(&self, upper: u64) -> u64 {
         let factor = factor(self.effort);
         let to = (upper as f64 / doubled(factor, STEPS)) as u64;

@@ -4,7 +4,7 @@
 //! An interrupted search therefore continues from its trials, and tests can use devices with a known
 //! capacity ([`simulated`]).
 //!
-//! - `classify`: rating of a rate by its trials, for one goal;
+//! - `classify`: rating of a rate for one goal, based on the trials at that rate;
 //! - `history`: bounds from these ratings, and the gaps between them that remain;
 //! - `linear`, `binary`, `mlrsearch`: methods, which choose the next rate and trial length;
 //! - `conclude`: the result and its reason, as a sentence.

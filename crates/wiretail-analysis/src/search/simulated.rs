@@ -39,8 +39,8 @@ impl Device {
     /// Record of a trial. `number` distinguishes trials at the same rate, each of which has its own random
     /// interference.
     ///
-    /// Delays are those of M/M/1: with capacity c and rate r, a share of exp(-(c - r) t) of the packets takes
-    /// longer than t (Kleinrock, Queueing Systems I, 1975).
+    /// Delays are those of M/M/1: with capacity c and rate r, the fraction exp(-(c - r) t) of the packets
+    /// takes longer than t (Kleinrock, Queueing Systems I, 1975).
     pub fn trial(&self, effort: &Effort, goals: &[Goal], ask: Ask, number: usize) -> SearchTrial {
         let seconds = ask.duration_ns as f64 / 1e9;
         let sent = ((ask.load as f64 * seconds) as u64).max(1);

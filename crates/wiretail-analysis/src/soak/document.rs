@@ -54,6 +54,7 @@ impl SoakTotals {
             variation: self.variation(&delay.percentiles),
             flows: self.flows(&delay, sent),
             delay,
+            steady_state: None,
             intervals,
             worst: self.worst(),
             curve: curve(&delays),
@@ -65,7 +66,7 @@ impl SoakTotals {
         summary.verdicts = budgets
             .filter_map(|(text, over)| {
                 let budget: Budget = text.parse().ok()?;
-                Some(verdict(&budget, judged, over.saturating_add(missed)))
+                Some(verdict(&budget, judged, over.saturating_add(missed), 1.0))
             })
             .collect();
         summary.findings = findings(&summary);
@@ -198,7 +199,7 @@ impl SoakTotals {
         }
     }
 
-    /// Findings about gaps and limits of the log.
+    /// Findings about gaps in the log, and about its limits.
     fn log_findings(&self, log: LogFacts, list: &mut Vec<Finding>) {
         let mut add = |severity, code: &str, message: String| {
             list.push(Finding { severity, code: code.to_owned(), message });
@@ -206,7 +207,7 @@ impl SoakTotals {
         let limits = format!(
             "computed from {} records of half a second each: percentiles and the curve are rounded to within {} % of \
              the measured delays; IPDV, late times of reordered packets, percentiles of gaps, single events and flows \
-             are not kept. Packets count in the record in which they arrive, or are given up {} s after they were sent",
+             are not kept. A packet counts in the record in which it arrives or, {} s after it was sent, is given up",
             thousands(self.seconds),
             RESOLUTION.unwrap_or(0.0) * 100.0,
             2.0 * self.matching.window_ns as f64 / 1e9,
@@ -226,7 +227,7 @@ impl SoakTotals {
         }
         if self.gaps_more > 0 {
             let message = format!(
-                "{} more gaps; {:.1} s are missing in all",
+                "{} more gaps; {:.1} s are missing in total",
                 thousands(self.gaps_more),
                 seconds(self.gap_ns)
             );
@@ -235,7 +236,7 @@ impl SoakTotals {
         if self.segments > 1 {
             let message = format!(
                 "resumed {} times; packets in flight at each interruption are not counted, and positions in the \
-                 ingress capture count from each start",
+                 ingress capture are counted anew from each start",
                 thousands(self.segments - 1)
             );
             add(Severity::Note, "resumed", message);

@@ -34,7 +34,7 @@ fn rates(totals: &SoakTotals) -> Figure {
         id: "rates".to_owned(),
         title: "Packet rate".to_owned(),
         caption: format!(
-            "Mean rate on either wire per {} s; the first and the last interval are usually incomplete.",
+            "Mean rate on each wire, per {} s; the first and the last interval are usually incomplete.",
             length_ns as f64 / 1e9
         ),
         x: axis("time since the first second", "time_s", Unit::Seconds, Scale::Linear),

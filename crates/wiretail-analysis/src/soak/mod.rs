@@ -26,8 +26,8 @@ use crate::metrics::worst::{Candidate, WorstTally};
 use crate::soak::live::INTERVAL_NS;
 use crate::stats::counts::Counts;
 
-/// Number of seconds for which the rate is kept per second. The rate of a longer soak is plotted from coarser
-/// points.
+/// Maximum length of a soak, in seconds, for which the rate of every second is kept. The rate of a longer
+/// soak is plotted from coarser points.
 const RATE_SECONDS_MAX: usize = 3600;
 /// Maximum number of gaps in the log that are reported individually.
 const GAPS_MAX: usize = 20;

@@ -57,8 +57,15 @@ pub struct Distribution {
     pub percentiles: Vec<Percentile>,
 }
 
-/// Computes mean, deviation, extremes and percentiles of a multiset.
+/// Computes mean, deviation, extremes and percentiles of a multiset. The intervals of the percentiles assume
+/// independent values.
 pub fn distribution(counts: &Counts) -> Distribution {
+    dependent_distribution(counts, &[])
+}
+
+/// Like [`distribution`], for values that depend on each other: `dispersions` contains the index of dispersion
+/// of the values above each of the [`PERCENTILES`]. Without an index, values are assumed to be independent.
+pub fn dependent_distribution(counts: &Counts, dispersions: &[f64]) -> Distribution {
     let n = counts.count();
     // The sum is exact. Deviations are taken from a value near the mean, so that their squares do not cancel
     // or overflow.
@@ -80,7 +87,7 @@ pub fn distribution(counts: &Counts) -> Distribution {
     }
     let mean = sum as f64 / n as f64;
     let mut squares = 0.0;
-    let ranks = percentile_ranks(n, &PERCENTILES, Confidence::P95);
+    let ranks = percentile_ranks(n, &PERCENTILES, dispersions, Confidence::P95);
     let mut wanted = Wanted::new(&ranks);
     counts.for_each(|value, times| {
         let deviation = value as f64 - mean;
@@ -101,6 +108,8 @@ struct Ranks {
     low: u64,
     /// `None` if no value bounds the percentile from above.
     high: Option<u64>,
+    /// Number of independent values that determine the percentile equally well, if it was estimated.
+    effective: Option<u64>,
 }
 
 impl Ranks {
@@ -110,7 +119,8 @@ impl Ranks {
             value_ns: wanted.value(self.rank),
             low_ns: if self.low == 0 { 0 } else { wanted.value(self.low) },
             high_ns: self.high.map(|rank| wanted.value(rank)),
-            supported: self.share.is_supported_by(n),
+            supported: self.share.is_supported_by(self.effective.unwrap_or(n)),
+            effective_packets: self.effective,
         }
     }
 }
@@ -148,20 +158,32 @@ pub fn percentiles_with(counts: &Counts, shares: &[u64], confidence: Confidence)
     if n == 0 {
         return Vec::new();
     }
-    let ranks = percentile_ranks(n, shares, confidence);
+    let ranks = percentile_ranks(n, shares, &[], confidence);
     let mut wanted = Wanted::new(&ranks);
     counts.for_each(|value, times| wanted.visit(value, times));
     ranks.iter().map(|r| r.percentile(n, &wanted)).collect()
 }
 
-fn percentile_ranks(n: u64, shares: &[u64], confidence: Confidence) -> Vec<Ranks> {
-    let shares = shares.iter().filter_map(|&p| Share::from_billionths(p));
+fn percentile_ranks(n: u64, shares: &[u64], dispersions: &[f64], confidence: Confidence) -> Vec<Ranks> {
+    let indices = dispersions.iter().map(|index| Some(*index)).chain(std::iter::repeat(None));
+    let shares = shares.iter().zip(indices);
     shares
-        .map(|share| {
-            let (low, high) = interval_ranks(n, share.fraction(), confidence);
-            Ranks { share, rank: share.rank(n), low, high }
+        .filter_map(|(&share, dispersion)| Some((Share::from_billionths(share)?, dispersion)))
+        .map(|(share, dispersion)| {
+            let (low, high) = dependent_ranks(n, share.fraction(), dispersion.unwrap_or(1.0), confidence);
+            let effective = dispersion.map(|index| (n as f64 / index) as u64);
+            Ranks { share, rank: share.rank(n), low, high, effective }
         })
         .collect()
+}
+
+/// Like [`interval_ranks`], for values of which the number above the quantile has the given index of
+/// dispersion. The interval is as wide as that of n / dispersion independent values.
+pub(super) fn dependent_ranks(n: u64, p: f64, dispersion: f64, confidence: Confidence) -> (u64, Option<u64>) {
+    let effective = ((n as f64 / dispersion) as u64).clamp(1, n.max(1));
+    let (low, high) = interval_ranks(effective, p, confidence);
+    let scale = |rank: u64| rank as f64 * (n as f64 / effective as f64);
+    (scale(low).floor() as u64, high.map(|high| (scale(high).ceil() as u64).min(n)))
 }
 
 /// Values at given ranks, collected in one ascending walk.
@@ -285,17 +307,23 @@ fn peizer_pratt(n: f64, p: f64, k: f64) -> f64 {
 /// Clopper and Pearson's bounds (Biometrika 26, 1934) of a share that was observed in `k` of `n` cases. Each
 /// bound is exceeded with a probability of at most `tail`.
 pub fn share_bounds(k: u64, n: u64, tail: f64) -> (f64, f64) {
+    dependent_share_bounds(k, n, 1.0, tail)
+}
+
+/// Like [`share_bounds`], for cases whose count has the given index of dispersion: the bounds are those of
+/// `k` / `dispersion` in `n` / `dispersion` independent cases.
+pub fn dependent_share_bounds(k: u64, n: u64, dispersion: f64, tail: f64) -> (f64, f64) {
     if n == 0 {
         return (0.0, 1.0);
     }
-    let (a, b) = (k as f64, (n - k) as f64);
+    let (a, b) = (k as f64 / dispersion, (n - k) as f64 / dispersion);
     let low = match k {
         0 => 0.0,
-        _ if k == n => tail.powf(1.0 / n as f64),
+        _ if k == n => tail.powf(1.0 / a),
         _ => root(|p| beta_regularized(a, b + 1.0, p) - tail),
     };
     let high = match k {
-        0 => -(tail.ln() / n as f64).exp_m1(),
+        0 => -(tail.ln() / b).exp_m1(),
         _ if k == n => 1.0,
         _ => root(|p| beta_regularized(a + 1.0, b, p) - (1.0 - tail)),
     };

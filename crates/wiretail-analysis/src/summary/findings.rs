@@ -17,6 +17,7 @@ pub fn findings(summary: &Summary) -> Vec<Finding> {
         on_capture(tap, capture, &mut list);
     }
     on_clocks(summary, &mut list);
+    on_steadiness(summary, &mut list);
     on_matching(summary, &mut list);
     list.sort_by_key(|finding| finding.severity);
     list
@@ -106,6 +107,30 @@ fn on_clocks(summary: &Summary, list: &mut Vec<Finding>) {
             format!("{} ({}) seen at egress before ingress: {advice}", packets(negative), percent(share),);
         add(list, severity, "negative-latency", message);
     }
+}
+
+fn on_steadiness(summary: &Summary, list: &mut Vec<Finding>) {
+    let Some(state) = summary.steady_state.filter(|state| !state.steady) else { return };
+    let at = state.change_ns as f64 / 1e9;
+    let change = match (state.tail_before, state.tail_after) {
+        (Some(before), Some(after)) => format!(
+            "before {at:.3} s, {} of the packets are above the 99th percentile, afterwards {}",
+            percent(before),
+            percent(after)
+        ),
+        _ => format!(
+            "a packet after {at:.3} s is slower than one before it with a probability of {}",
+            percent(state.slower_after)
+        ),
+    };
+    let advice = match state.proposed_trim_ns {
+        Some(trim) => format!("leave out the beginning: --trim {}ms", (trim as f64 / 1e6).ceil()),
+        None => "no trim makes the rest steady; look for a cause that changes over time".to_owned(),
+    };
+    let message = format!(
+        "the delay is not steady: {change}; percentiles describe a mixture, and their intervals are too narrow; {advice}"
+    );
+    add(list, Severity::Warning, "not-steady", message);
 }
 
 fn on_matching(summary: &Summary, list: &mut Vec<Finding>) {

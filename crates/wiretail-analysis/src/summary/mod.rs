@@ -4,6 +4,7 @@ pub mod breakdown;
 pub mod calibration;
 pub mod figures;
 pub mod findings;
+pub mod steady_state;
 pub mod verdict;
 
 use wiretail_schema::packet::FlowRule;
@@ -13,13 +14,18 @@ use wiretail_schema::summary::{
 };
 use wiretail_schema::units::Budget;
 
+use crate::metrics::batches::{Batches, dispersions};
 use crate::metrics::intervals::drift;
 use crate::metrics::measurement::{FLOWS_MAX, FlowDelays, FlowTally, Measurement};
 use crate::metrics::tap::TapTally;
 use crate::stats::counts::Counts;
-use crate::stats::quantile::{Distribution, distribution, share_bounds};
+use crate::stats::dispersion::dispersion;
+use crate::stats::quantile::{
+    Distribution, PERCENTILES, dependent_distribution, dependent_share_bounds, distribution,
+};
 use crate::summary::findings::findings;
-use crate::summary::verdict::verdict;
+use crate::summary::steady_state::steady_state;
+use crate::summary::verdict::{episode_packets, tail_dispersion, verdict};
 
 /// Number of points of the distribution function in the document.
 const CURVE_POINTS: usize = 400;
@@ -74,7 +80,9 @@ pub fn summarize(
     post: &TapTally,
 ) -> Option<(Summary, Counts)> {
     let delays = measurement.delays();
-    let found = distribution(&delays);
+    let batches = measurement.batches.clone().finished();
+    let dispersions = dispersions(&batches, &PERCENTILES);
+    let found = dependent_distribution(&delays, &dispersions);
     if found.count == 0 {
         return None;
     }
@@ -95,10 +103,11 @@ pub fn summarize(
         verdicts: Vec::new(),
         findings: Vec::new(),
         delay: delay(&found, &intervals),
-        loss: loss(&measurement, sent),
+        loss: loss(&measurement, sent, &batches),
         reordering: measurement.reordering.result(),
         variation: variation(&measurement, &found),
         flows,
+        steady_state: steady_state(&batches),
         intervals,
         curve: curve(&delays),
         matching: measurement.matching,
@@ -123,11 +132,14 @@ pub fn summarize(
         delays.for_each(|delay, count| late += if delay > limit_ns { count } else { 0 });
         late + summary.matching.lost + summary.matching.out_of_window - unseen
     };
-    summary.verdicts = context
-        .budgets
-        .iter()
-        .map(|budget| verdict(budget, judged, failures_beyond(budget.limit.ns)))
-        .collect();
+    let tail = tail_dispersion(&summary.delay.percentiles, &dispersions);
+    let judge = |budget: &Budget| {
+        let failures = failures_beyond(budget.limit.ns);
+        let own = dispersion(&batches.beyond(budget.limit.ns)).unwrap_or(1.0);
+        let packets_per_limit = summary.pre.mean_rate_pps * budget.limit.ns as f64 / 1e9;
+        verdict(budget, judged, failures, episode_packets(own, tail, failures, packets_per_limit))
+    };
+    summary.verdicts = context.budgets.iter().map(judge).collect();
     summary.findings = findings(&summary);
     Some((summary, delays))
 }
@@ -178,9 +190,10 @@ fn delay(found: &Distribution, intervals: &[wiretail_schema::summary::Interval])
     }
 }
 
-fn loss(measurement: &Measurement, sent: u64) -> Loss {
+fn loss(measurement: &Measurement, sent: u64, batches: &Batches) -> Loss {
     let (lost, late) = (measurement.matching.lost, measurement.matching.out_of_window);
-    let (ratio_low, ratio_high) = share_bounds(lost + late, sent, TAIL);
+    let together = dispersion(&batches.failed()).unwrap_or(1.0);
+    let (ratio_low, ratio_high) = dependent_share_bounds(lost + late, sent, together, TAIL);
     Loss {
         sent,
         lost,

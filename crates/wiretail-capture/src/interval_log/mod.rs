@@ -26,7 +26,10 @@ const CHECK_LEN: usize = CHECK.len() + 10;
 #[non_exhaustive]
 pub enum LogError {
     /// The operating system returned an error.
-    #[error("{}: {action}: {source}; check the path, the permissions and the disk's space", path.display())]
+    #[error(
+        "{}: {action}: {source}; check the path, the permissions and the free disk space",
+        path.display()
+    )]
     Io {
         path: PathBuf,
         /// The operation that failed.

@@ -25,16 +25,16 @@ pub use self::published::published_key;
 use crate::layers::{self, Ip, protocol};
 use crate::read::{Frame, LinkType};
 
-/// Default maximum of payload bytes read by `invariant`.
+/// Default maximum number of payload bytes read by `invariant`.
 pub const INVARIANT_PAYLOAD: usize = 128;
 
 /// Value of the byte after MoonSniff's identifier.
 pub(crate) const SIGNATURE: u8 = 0x55;
 
 /// Rules tried by `--key auto`, in this order. The first rule reads the counter that a load generator writes
-/// to identify packets. The rule of the published evaluations comes next. The rules for arbitrary traffic
-/// follow, from the strongest to the weakest: a strong rule reads bytes that most devices leave unchanged,
-/// and distinguishes many packets.
+/// to identify packets. The rule used in the published evaluations comes next. The rules for arbitrary
+/// traffic follow, from the strongest to the weakest: a strong rule reads bytes that most devices leave
+/// unchanged, and distinguishes many packets.
 pub const AUTO_RULES: [KeyRule; 5] = [
     KeyRule::Moonsniff,
     KeyRule::Bytes { start: 12, end: 64, zero_checksums: true },

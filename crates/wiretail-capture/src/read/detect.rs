@@ -1,5 +1,5 @@
 //! Detects the format of a capture by its magic number. The two formats without a magic number are detected
-//! by plausible first records.
+//! by checking whether the first records are plausible.
 
 use super::compression::Compression;
 use super::erf::Erf;
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Number of packets that the tap lost so far, according to the file.
+    /// Number of packets that the tap has lost so far, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.dropped(),
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Number of bytes still to be skipped of an irrelevant block.
+    /// Number of bytes of an irrelevant block that still have to be skipped.
     pub(super) fn skipping(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.skipping(),
@@ -76,9 +76,9 @@ impl Format {
     }
 }
 
-/// Detects the format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and returns
-/// the length of its file header. At most [`HEAD`] bytes are used, so that the result does not depend on how
-/// many bytes each read returns.
+/// Detects the format of a capture and returns the length of its file header. `head` is the start of the
+/// capture, or all of it if the capture is shorter than [`HEAD`]. At most [`HEAD`] bytes are used, so that
+/// the result does not depend on how many bytes each read returns.
 pub(super) fn format(
     name: &str,
     compression: Option<Compression>,

@@ -5,7 +5,7 @@
 //! | 0 | u64 little endian: seconds in the upper half, 2^-32 s in the lower |
 //! | 8 | type; bit 7: extension headers follow |
 //! | 9 | flags; bits 0 and 1: the port |
-//! | 10 | u16 big endian: length of the record, this header included |
+//! | 10 | u16 big endian: length of the record, including this header |
 //! | 12 | u16 big endian: loss counter or colour |
 //! | 14 | u16 big endian: length on the wire |
 //! | 16 | extension headers, 8 bytes each, bit 7 of the first byte: another follows |
@@ -23,7 +23,7 @@ const ETHERNET_FCS: u32 = 4;
 const RESOLUTION_NS: f64 = 1e9 / 4_294_967_296.0;
 /// Number of records examined to detect the format.
 const PROBES: usize = 16;
-/// Longest time between records that is plausible during detection, in seconds.
+/// Longest gap between two records that detection accepts as plausible, in seconds.
 const PROBE_STEP_MAX: u64 = 86_400;
 
 const SUPPORTED: &str = "ERF record type Ethernet (2, 11, 16, 20), IPv4 (22) or IPv6 (23)";
@@ -113,7 +113,7 @@ impl Erf {
         Self { interfaces: Vec::new(), choice, ports: [None; 4] }
     }
 
-    /// Whether a file that starts with `head` is plausible as ERF. ERF has no magic number, so the first
+    /// Whether a file that starts with `head` may be an ERF file. ERF has no magic number, so the first
     /// records must form a chain. If `is_named_so` is set, the file name indicates ERF and one record is
     /// enough.
     pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {

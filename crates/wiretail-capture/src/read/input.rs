@@ -53,8 +53,8 @@ impl Input {
         self.buffer.capacity()
     }
 
-    /// Performs one read for as much as fits after the buffered bytes. Makes room for `need` bytes in total;
-    /// the caller bounds `need`.
+    /// Reads once, up to the number of bytes that fit after the buffered ones. Makes room for `need` bytes in
+    /// total; the caller bounds `need`.
     pub(crate) fn fill(&mut self, need: usize) -> io::Result<()> {
         if self.start > 0 {
             // Less than one record remains, so this moves little data.

@@ -7,8 +7,8 @@
 //! | ERF of Ethernet or IP, extension headers | a plausible chain of records, or the name `.erf` | 2^-32 s | `erf` |
 //! | MoonSniff `.mscap` | plausible timestamps, or the name `.mscap` | 64-bit ns, or 32-bit ns that wrap | `mscap` |
 //!
-//! Each format may be plain, gzip or zstd (`compression`). With Ethernet frames, the timestamp may also be in
-//! the last eight bytes of the frame (`trailer`).
+//! Each format may be plain, gzip or zstd (`compression`). In captures of Ethernet frames, the timestamp may
+//! instead be in the last eight bytes of each frame (`trailer`).
 //!
 //! Every format decodes slices of one buffer (`input`). The format is dispatched once per buffer and not once
 //! per packet, and the caller's sink is inlined into each format's loop. Decoders keep no bytes between
@@ -51,7 +51,7 @@ pub struct Frame<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LinkType {
-    /// Ethernet, VLAN tags included.
+    /// Ethernet, including VLAN tags.
     Ethernet,
     /// Linux "cooked" capture (`tcpdump -i any`), version 1.
     Sll,

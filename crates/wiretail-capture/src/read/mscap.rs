@@ -22,7 +22,7 @@ const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 const PROBE_TIMESTAMP_MAX: u64 = 2_000_000_000_000_000_000;
 /// Number of records examined to detect the format.
 const PROBES: usize = 64;
-/// Longest pause between records that is plausible during detection, in ns.
+/// Longest pause between two records that detection accepts as plausible, in ns.
 const PROBE_STEP_MAX: u64 = 10_000_000_000;
 
 /// State of unwrapping.
@@ -44,7 +44,7 @@ impl Mscap {
         Self { last: 0, wrapped: 0, wide: false, interfaces }
     }
 
-    /// Whether a file that starts with `head` is plausible as mscap. If `is_named_so` is set, the file name
+    /// Whether a file that starts with `head` may be an mscap file. If `is_named_so` is set, the file name
     /// indicates mscap and only impossible values are rejected.
     pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {
         let (records, _) = head.as_chunks::<RECORD>();

@@ -75,8 +75,8 @@ impl Pcap {
         let number = network & 0xffff;
         let fcs_len = if network & 0x0400_0000 != 0 { (network >> 28) * 2 } else { 0 };
         let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType(number))?;
-        // Some writers record frames longer than the snap length in their file header, but no longer than the
-        // maximum length of an IP packet.
+        // Some writers record frames that exceed the snap length of their file header, up to the maximum
+        // length of an IP packet.
         let caplen_max = snaplen.clamp(65_535, MAX_FRAME as u32);
         let resolution_ns = f64::from(tick_ns);
         let interfaces = [Interface { index: 0, name: None, link: Some(link), resolution_ns }];
@@ -127,8 +127,8 @@ impl Pcap {
             left = next;
             decoded.frames += 1;
             let ts_ns = i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.tick_ns);
-            // Some writers record a captured length above the wire length. The captured bytes exist, so the
-            // larger length is used.
+            // Some writers record a captured length greater than the wire length. The captured bytes exist,
+            // so the larger length is used.
             let (wire_len, data) = strip_fcs(wire_len.max(caplen), data, self.fcs_len);
             sink(&Frame { ts_ns, interface: 0, link: self.link, wire_len, data });
         }
@@ -139,7 +139,7 @@ impl Pcap {
     #[cold]
     fn damage(&self, caplen: u32, ticks: u32) -> String {
         if caplen > self.caplen_max {
-            format!("a record claims {caplen} captured bytes, the maximum is {}", self.caplen_max)
+            format!("a record claims {caplen} captured bytes; the maximum is {}", self.caplen_max)
         } else if caplen == 0 {
             "a record of an empty packet; does the rest of the file contain only zeros?".to_owned()
         } else {

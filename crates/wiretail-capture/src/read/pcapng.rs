@@ -26,7 +26,7 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// Length of the type and of both length fields.
 const BLOCK_MIN: usize = 12;
-/// Largest block that is buffered as a whole: a frame of the largest size with generous options.
+/// Largest block that is buffered as a whole. It has room for a frame of the maximum size with many options.
 const BLOCK_MAX: usize = 1 << 20;
 /// Longer statistics blocks contain comments, which are not used.
 const STATISTICS_MAX: usize = 4096;
@@ -37,7 +37,7 @@ const PACKET_HEADER: usize = 28;
 pub(crate) struct Pcapng {
     big_endian: bool,
     sections: Sections,
-    /// Number of bytes still to be skipped of an irrelevant block.
+    /// Number of bytes of an irrelevant block that still have to be skipped.
     skip: u64,
 }
 
@@ -66,7 +66,7 @@ impl Pcapng {
         self.sections.interfaces()
     }
 
-    /// Packets that the requested interfaces lost so far, according to the file.
+    /// Number of packets lost so far on the requested interfaces, according to the file.
     pub(crate) fn dropped(&self) -> u64 {
         self.sections.dropped()
     }
@@ -265,7 +265,7 @@ fn too_long(caplen: u32, len: usize) -> Next {
 #[cold]
 fn contradiction(caplen: u32, len: usize) -> Next {
     let detail = if caplen as usize > MAX_FRAME {
-        format!("a packet claims {caplen} captured bytes, the maximum is {MAX_FRAME}")
+        format!("a packet claims {caplen} captured bytes; the maximum is {MAX_FRAME}")
     } else {
         format!("a block's length at its end differs from the {len} at its start")
     };

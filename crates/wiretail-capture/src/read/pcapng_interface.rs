@@ -52,8 +52,8 @@ impl Clock {
         }
     }
 
-    /// Rounds down to nanoseconds. A time that 64 bits of ns cannot represent is clamped to the last
-    /// representable one.
+    /// Rounds down to nanoseconds. A time that does not fit into 64 bits of ns is clamped to the last time
+    /// that does.
     #[inline(always)]
     pub(super) fn to_ns(self, ticks: u64) -> i64 {
         let ns = match self.ticks {
@@ -124,7 +124,7 @@ impl Sections {
         self.get(interface).is_none_or(|description| description.is_wanted)
     }
 
-    /// Packets that the requested interfaces lost so far, according to the file.
+    /// Number of packets lost so far on the requested interfaces, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         let wanted = self.current.iter().filter(|description| description.is_wanted);
         wanted.fold(self.dropped_before, |sum, description| sum.saturating_add(description.dropped))

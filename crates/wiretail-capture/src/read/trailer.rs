@@ -10,7 +10,7 @@ use super::Frame;
 pub(super) const RESOLUTION_NS: f64 = 1.0;
 pub(super) const CLOCK_SOURCE: &str = "NIC, timestamp after each frame (libmoon trailer)";
 
-/// Number of initial frames without a timestamp after which the capture is considered to have no trailers.
+/// If this many initial frames have no timestamp, the capture is considered to have no trailers.
 const PATIENCE: u64 = 1000;
 
 /// Shortest frame that can carry a timestamp: an Ethernet header and the trailer.
@@ -24,9 +24,10 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns the frame with the timestamp of its trailer and without the trailer; `None` if the capture cut
-    /// the frame or the bytes are not a timestamp. Frames are no longer counted once the capture is known to
-    /// have no trailers. The counts therefore do not depend on the number of frames in the buffer.
+    /// Removes the trailer from a frame and returns the frame with the trailer's timestamp; `None` if the
+    /// capture cut the frame or the bytes are not a timestamp. Frames are no longer counted once the capture
+    /// is known to have no trailers. The counts therefore do not depend on the number of frames in the
+    /// buffer.
     #[inline(always)]
     pub(super) fn set_timestamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
         if self.are_hopeless(false) {

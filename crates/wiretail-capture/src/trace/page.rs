@@ -21,7 +21,7 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// Number of header bits for the delta.
 const DELTA_BITS: u32 = 27;
-/// Mask of the five highest bits of a time, which absolute times do not contain.
+/// Mask for the five highest bits of a time. Absolute times do not contain these bits.
 const TIME_HIGH: u64 = 0xf8 << 56;
 /// Flag in the count: records before this page were overwritten.
 const MISSED: u64 = 1 << 31;

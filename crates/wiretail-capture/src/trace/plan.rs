@@ -65,7 +65,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the number of a text; 0 for an empty text.
+    /// Returns the number assigned to a text; 0 for an empty text.
     pub fn text(&mut self, bytes: &[u8]) -> u32 {
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         if bytes.is_empty() {
@@ -198,7 +198,7 @@ impl Plans {
                 continue;
             }
             let Some(plan) = plan(event, &format, names) else {
-                remarks.push(format!("{}: unsupported format, its events are skipped", what()));
+                remarks.push(format!("{}: unsupported format; its events are skipped", what()));
                 continue;
             };
             let id = usize::from(format.id);

@@ -83,7 +83,7 @@ impl Trace {
         &self.info
     }
 
-    /// Events of the document with an unsupported format; one sentence each.
+    /// Events in the document whose format is not supported; one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -110,7 +110,7 @@ impl Trace {
         self.read_from(sources, visit)
     }
 
-    /// Like [`Trace::read`], but from sources other than files: one source for each stream, in the order of
+    /// Like [`Trace::read`], but reads from sources other than files: one for each stream, in the order of
     /// the document.
     ///
     /// # Errors

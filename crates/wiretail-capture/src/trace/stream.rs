@@ -39,7 +39,7 @@ pub(super) struct Stream<R> {
     /// Number of bytes of the file before the buffer.
     before: u64,
     last_ns: u64,
-    /// The next event. It is held back because its stack may follow.
+    /// The next event. It is held back because its stack may still follow.
     ahead: Option<Event>,
     /// Windows in which events were lost.
     pub lost: Vec<Lost>,
@@ -91,7 +91,7 @@ impl<R: Read> Stream<R> {
                 Decoded::Short(expected) => {
                     let len = record.len();
                     let detail =
-                        format!("a record of {len} bytes, expected at least {expected} for its event");
+                        format!("a record of {len} bytes; expected at least {expected} for its event");
                     return Err(self.fault(PageFault { offset: at, detail }));
                 }
             }

@@ -75,7 +75,7 @@ const EVENTS: &[(u16, &str, &str, &[FieldOf])] = &[
     (STACK, "ftrace", "kernel_stack", &[("int size", 8, 4, 1), ("unsigned long caller[8]", 16, 64, 0)]),
 ];
 
-/// The document of a trace with these files: processor, name and length of each.
+/// The document of a trace with these files, each given by its processor, name and length.
 pub fn info(streams: &[(u32, &str, usize)]) -> TraceInfo {
     let format = |(id, system, name, fields): &(u16, &str, &str, &[FieldOf])| {
         let lines = fields.iter().map(|(declaration, offset, size, signed)| {
@@ -170,7 +170,7 @@ impl Pages {
     fn end_page(&mut self) {
         let (flags, lost) = (self.flags & 0xffff_ffff, self.flags >> 32);
         self.bytes.extend(self.start_ns.to_le_bytes());
-        // Sign-extended, as the kernel writes it.
+        // Sign-extended, like the value that the kernel writes.
         let extended = i64::from(flags as u32 as i32) as u64;
         self.bytes.extend((extended | self.page.len() as u64).to_le_bytes());
         let mut page = std::mem::take(&mut self.page);

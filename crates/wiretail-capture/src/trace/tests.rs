@@ -106,7 +106,7 @@ fn skips_events_with_an_unsupported_format() {
         event.format = event.format.replace("void * func;", "void * function;");
     }
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
-    assert_eq!(trace.remarks(), ["csd/csd_queue_cpu: unsupported format, its events are skipped"]);
+    assert_eq!(trace.remarks(), ["csd/csd_queue_cpu: unsupported format; its events are skipped"]);
     let end = read(&mut trace, &pages).expect("whole").1;
     assert_eq!((end.events, end.unknown), (40 * 6, 80));
 }

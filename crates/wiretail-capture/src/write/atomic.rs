@@ -23,7 +23,7 @@ pub struct AtomicFile {
     file: Option<File>,
 }
 
-/// Makes the names of one process' temporary files unique.
+/// Makes the names of a process's temporary files unique.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl AtomicFile {
@@ -37,8 +37,8 @@ impl AtomicFile {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "this names a folder, not a file"));
         }
         loop {
-            // The length of the temporary name is independent of the final name, which may have the maximum
-            // length.
+            // The length of the temporary name does not depend on the final name, which may already have the
+            // maximum length.
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!(".wiretail-{}-{number}.partial", std::process::id());
             let temporary = path.with_file_name(name);

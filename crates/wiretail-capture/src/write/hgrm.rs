@@ -1,9 +1,10 @@
 //! Writes a percentile distribution in HdrHistogram's text format (`.hgrm`).
 //!
 //! The text equals the output of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with
-//! five ticks per half distance and three decimals, which HdrHistogram's plotter and many other scripts read.
-//! HdrHistogram prints the upper end of each bucket. Here every value is exact, so each distinct value has
-//! its own bucket: the printed number of buckets is the number of distinct values, with one value per bucket.
+//! five ticks per half distance and three decimals. HdrHistogram's plotter and many other scripts read this
+//! format. HdrHistogram prints the upper end of each bucket. Here every value is exact, so each distinct
+//! value has its own bucket: the printed number of buckets is the number of distinct values, with one value
+//! per bucket.
 
 use std::fmt::Write;
 
@@ -76,8 +77,8 @@ fn share_text(level: f64) -> String {
 fn next_level(level: f64) -> f64 {
     let halvings = ((100.0 / (100.0 - level)).ln() / 2_f64.ln()).floor();
     let next = level + 100.0 / (TICKS_PER_HALF_DISTANCE * (halvings + 1.0).exp2());
-    // After about fifty halvings, ticks are below the resolution of a double. This takes more than 10^14
-    // values.
+    // After about fifty halvings, ticks are below the resolution of a double. Reaching this point takes more
+    // than 10^14 values.
     if next > level { next } else { 100.0 }
 }
 

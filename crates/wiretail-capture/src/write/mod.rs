@@ -30,7 +30,7 @@ pub use samples::{Sample, SampleKind, SamplesWriter};
 pub enum WriteError {
     /// The operating system returned an error.
     #[error(
-        "{}: cannot be written: {source}; check that its folder exists, may be written to and has space left",
+        "{}: cannot be written: {source}; check that its folder exists, is writable and has space left",
         path.display()
     )]
     Io {

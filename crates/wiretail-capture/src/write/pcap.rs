@@ -39,8 +39,8 @@ impl<W: Write> PcapWriter<W> {
     /// Adds a packet of `wire_len` bytes that was seen `ts_ns` ns after the epoch. `frame` contains its first
     /// bytes.
     ///
-    /// Returns an error of kind `InvalidInput` for a timestamp before the epoch or 2^32 s after it, and for a
-    /// frame longer than [`FRAME_LEN_MAX`] or than `wire_len`.
+    /// Returns an error of kind `InvalidInput` for a timestamp before the epoch or 2^32 s or more after it,
+    /// and for a frame longer than [`FRAME_LEN_MAX`] or than `wire_len`.
     #[inline]
     pub fn write(&mut self, ts_ns: i64, wire_len: u32, frame: &[u8]) -> io::Result<()> {
         let timestamp = u64::try_from(ts_ns).ok().and_then(|ns| {
@@ -64,7 +64,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Writes the remaining records to the sink, flushes and returns it.
+    /// Writes the remaining records to the sink, flushes the sink and returns it.
     pub fn finish(mut self) -> io::Result<W> {
         self.empty_buffer()?;
         self.sink.flush()?;

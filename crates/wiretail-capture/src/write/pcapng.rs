@@ -39,7 +39,7 @@ pub struct TapInterface {
     pub name: String,
     /// Its location and the source of its timestamps (`if_description`).
     pub description: String,
-    /// Maximum number of bytes kept of each frame; 0 keeps all.
+    /// Maximum number of bytes kept from each frame; 0 keeps all.
     pub snaplen: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct TapInterface {
 pub struct TapCounts {
     /// Number of packets that the tap saw (`isb_ifrecv`).
     pub received: u64,
-    /// Number of those packets that are missing in the capture (`isb_ifdrop`).
+    /// Number of those packets that are missing from the capture (`isb_ifdrop`).
     pub dropped: u64,
 }
 
@@ -136,8 +136,8 @@ impl<W: Write> PcapngWriter<W> {
         self.sink.flush()
     }
 
-    /// Writes the counters of each interface, in order, writes all buffered data to the sink, flushes and
-    /// returns it.
+    /// Writes the counters of each interface in order, then all buffered data, to the sink. Flushes the sink
+    /// and returns it.
     ///
     /// # Errors
     /// Returns errors of the sink.

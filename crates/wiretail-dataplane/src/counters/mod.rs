@@ -43,7 +43,7 @@ pub struct CounterReading {
     pub skipped: u64,
     /// Packets that the kernel rejected.
     pub failed: u64,
-    /// Packets dropped at the receiving port for lack of room, as of the last reply to
+    /// Packets that the receiving port dropped for lack of room, as of the last reply to
     /// [`SharedCounters::ask`].
     pub dropped: u64,
     /// Packets longer than a slot. They were not sent.
@@ -65,8 +65,8 @@ impl SharedCounters {
         }
     }
 
-    /// Asks the loop to query the drop counters of its ports, which takes system calls, and to publish all
-    /// counters. The values then belong to the same moment. Returns the values published last if the loop
+    /// Asks the loop to query the drop counters of its ports and to publish all counters, so that all values
+    /// belong to the same moment. The query takes system calls. Returns the values published last if the loop
     /// does not reply within a second.
     pub fn ask(&self) -> CounterReading {
         self.asked.store(true, Ordering::Release);

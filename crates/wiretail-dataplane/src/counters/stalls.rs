@@ -5,7 +5,8 @@
 use crate::sys::thread::preemptions;
 
 /// Minimum length of a stall in ns. Shorter gaps are attributed to the loop's own work. For comparison, a
-/// timer interrupt occupies a virtual CPU for about 10 µs, and the shortest relevant delays are equally long.
+/// timer interrupt occupies a virtual CPU for about 10 µs, which is also the length of the shortest relevant
+/// delays.
 pub const STALL_NS: u64 = 5_000;
 
 /// Maximum number of stalls that are stored. Further stalls are only counted.
@@ -104,7 +105,7 @@ impl StallLog {
         self.preemptions = Preemptions::begin();
     }
 
-    /// Takes a clock reading. A large gap since the last reading is a stall.
+    /// Takes a clock reading. If the gap since the last reading is large, it is a stall.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.last_ns) >= STALL_NS {
@@ -113,7 +114,7 @@ impl StallLog {
         self.last_ns = now_ns;
     }
 
-    /// Takes a clock reading after work that may take long. The gap before it is not a stall.
+    /// Takes a clock reading after work that may take a long time. The gap before it is not a stall.
     #[inline]
     pub fn skip(&mut self, now_ns: u64) {
         self.last_ns = now_ns;

@@ -16,7 +16,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Whether the packet with this number is marked, counted from 0 in the order of sending.
+    /// Whether the packet with this number, from 0 in the order of sending, is marked.
     pub fn is_marked(&self, number: u64) -> bool {
         self.every > 0 && self.in_block(number / self.every) == number
     }

@@ -66,7 +66,7 @@ impl OwnInterference {
         let pages = pages.map_err(|source| DataplaneError::Thread {
             step: format!("mapping {count} pages"),
             source,
-            next: "raise the limit of virtual memory (`ulimit -v`), or inject fewer page faults",
+            next: "raise the limit on virtual memory (`ulimit -v`), or inject fewer page faults",
         })?;
         let carried_out = Vec::with_capacity(times.len());
         Ok(Self { times, next: 0, origin, pages, page: 0, carried_out, thread: Default::default() })

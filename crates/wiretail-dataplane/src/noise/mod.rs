@@ -23,7 +23,7 @@ use crate::noise::spin::median;
 
 /// Default threshold for gaps, in ns: about thirty clock readings, and less than the shortest interrupt.
 pub const THRESHOLD_NS: u64 = 1_000;
-/// Maximum observation time of a loop with real-time priority between rests, in ns. Linux throttles a
+/// Longest time that a loop with real-time priority observes between two rests, in ns. Linux throttles a
 /// real-time thread that runs for more than `sched_rt_runtime_us` per second. In addition, the scheduler's
 /// fair server gives the core to waiting threads after 0.95 s.
 pub const WATCH_NS: u64 = 700_000_000;

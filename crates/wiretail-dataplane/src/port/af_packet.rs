@@ -11,7 +11,7 @@ use crate::sys::rx_ring::RxRing;
 use crate::sys::socket::{PacketSocket, interface_index};
 use crate::sys::tx_ring::TxRing;
 
-/// Time that a send ring may stay full before frames count as failed, in ns.
+/// How long a send ring may stay full before frames count as failed, in ns.
 const FULL_NS: u64 = 1_000_000;
 
 /// Send buffer size in bytes. The system default holds only about 200 frames.
@@ -20,9 +20,9 @@ pub(super) const SEND_BUFFER: i32 = 8 << 20;
 /// How frames are passed to the kernel.
 ///
 /// On veth, system calls are faster and more precise than the ring (measured with 100-byte frames on one core
-/// of a virtual machine, in alternating runs). To a wire without listeners, calls send 790 thousand packets
-/// per second, and the ring sends 690 thousand. At 10 kpps, the median deviation of the gaps on the wire is
-/// 11 ns with calls and 30 ns with the ring. On a NIC, the ring may be better; `examples/veth_loop.rs`
+/// of a virtual machine, in alternating runs). On a wire without listeners, calls send 790 thousand packets
+/// per second, and the ring sends 690 thousand. At 10 kpps, the gaps on the wire have a median deviation of
+/// 11 ns with calls and of 30 ns with the ring. On a NIC, the ring may be better; `examples/veth_loop.rs`
 /// supports both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxMode {

@@ -37,8 +37,8 @@ const TX_SLOTS: usize = 2048;
 /// Number of entries of a ring that the kernel requires but that is not used.
 const UNUSED_SLOTS: usize = 64;
 
-/// Time limit for binding to a busy queue. The kernel releases a queue some time after its last socket was
-/// closed.
+/// Time limit for binding to a busy queue. The kernel releases a queue only some time after its last socket
+/// is closed.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// Advice if a program cannot be loaded into the kernel.
@@ -142,7 +142,7 @@ fn open_here(interface: &str, halves: Halves) -> Result<(Option<XdpRx>, Option<X
     let memory = memory.map_err(step("allocating memory for packets", "request fewer slots"))?;
     let old = "check that the kernel has CONFIG_XDP_SOCKETS";
     let socket = XskSocket::open().map_err(step("opening an AF_XDP socket", old))?;
-    let locked = "request fewer slots, raise the limit of locked memory (`ulimit -l`) or grant CAP_IPC_LOCK";
+    let locked = "request fewer slots, raise the limit on locked memory (`ulimit -l`) or grant CAP_IPC_LOCK";
     socket.register(&memory).map_err(step("XDP_UMEM_REG", locked))?;
     make_rings(&socket, rx_slots, tx_slots)
         .map_err(step("creating the AF_XDP rings", "request fewer slots"))?;
@@ -348,7 +348,8 @@ impl XdpTx {
     }
 }
 
-// Slots are a power of two of at least 64, so that both parts of the memory consist of whole pages.
+// The number of slots is a power of two and at least 64, so that both parts of the memory consist of whole
+// pages.
 const _: () = assert!(UNUSED_SLOTS * CHUNK_LEN >= PAGE_LEN);
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::TxPort;
 use crate::error::DataplaneError;
 use crate::placement::in_namespace;
 
-/// Time that a sender waits for a full queue, in ns.
+/// How long a sender waits while the queue is full, in ns.
 const PATIENCE_NS: u64 = 1_000_000;
 
 /// Time limit for the link of a NIC, in ms.
@@ -71,7 +71,7 @@ pub fn open(
     let owned = owned.map_err(super::af_packet::port_error(
         device,
         "duplicating the namespace descriptor",
-        "check the limit of open files (`ulimit -n`)",
+        "check the limit on open files (`ulimit -n`)",
     ))?;
     let link_wait_ms = if is_pci(device) { LINK_WAIT_MS } else { 0 };
     let inside = move |work: &mut (dyn FnMut() + Send)| {

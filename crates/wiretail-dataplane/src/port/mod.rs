@@ -57,11 +57,11 @@ pub fn open_tx(port: &PortSpec<'_>, kind: PortKind) -> Result<Box<dyn TxPort + S
 /// A port for receiving. Packets have positions that start at 0 and never repeat. A packet stays in place
 /// until it is released; packets can be released in any order. A port holds up to `slots` packets.
 pub(crate) trait RxPort {
-    /// Capacity in packets, counted from the oldest packet that is not released.
+    /// Capacity in packets, counted from the oldest packet that has not been released.
     fn slots(&self) -> usize;
 
     /// The packet at this position; `None` if it has not arrived. The position must be less than `slots`
-    /// ahead of the oldest position that is not released.
+    /// ahead of the oldest position that has not been released.
     fn packet(&self, position: u64) -> Option<Received<'_>>;
 
     /// Releases the packet at this position. Each position must be released once.

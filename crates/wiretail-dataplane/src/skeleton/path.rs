@@ -11,8 +11,8 @@ use crate::skeleton::faults::{Fault, FaultSchedule};
 
 /// Threshold in ns. A held packet that is due within this time is sent before a new packet is taken. The
 /// threshold is longer than it takes to send a packet. Without this rule, if the delay is a multiple of the
-/// gap between packets, each held packet would wait for a packet that arrives when it is due, and would be
-/// delayed for too long.
+/// gap between packets, a new packet would arrive whenever a held packet is due. The held packet would then
+/// wait for the new one and be delayed for too long.
 const DUE_SOON_NS: u64 = 3_000;
 
 /// One direction of the forwarder.

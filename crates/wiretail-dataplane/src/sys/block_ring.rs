@@ -14,10 +14,10 @@ pub(crate) const BLOCK_LEN: usize = 128 * 1024;
 /// Offset of a block's status (tpacket_block_desc.hdr.bh1.block_status).
 const STATUS_AT: usize = 8;
 
-/// Length of the block header up to and including the status word, which is never part of a slice.
+/// Length of the block header up to the end of the status word, which is never part of a slice.
 const HEADER_LEN: usize = STATUS_AT + 4;
 
-/// The kernel's aligned tpacket3_hdr, and the gap before the frame.
+/// Length of the kernel's aligned tpacket3_hdr and of the gap before the frame.
 const PACKET_OVERHEAD: usize = 82;
 
 /// A packet of a block.
@@ -101,7 +101,7 @@ impl BlockRing {
     }
 }
 
-/// Parses a block that starts after its status word.
+/// Parses a block, given without the status word at its start.
 fn read_packets(block: &[u8], sink: &mut impl FnMut(Timestamped<'_>)) -> u64 {
     let word = |at: usize| u32::from_ne_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
     let packets = word(0);

@@ -31,8 +31,8 @@ pub(crate) struct RxRing {
 }
 
 impl RxRing {
-    /// Adds a ring of at least `slots` slots to the socket, rounded up to a power of two. The socket must not
-    /// be bound for reception yet.
+    /// Adds a ring with at least `slots` slots to the socket. The number of slots is rounded up to a power of
+    /// two. The socket must not be bound for reception yet.
     pub(crate) fn new(socket: PacketSocket, slots: usize) -> io::Result<Self> {
         let request = ring_request(slots.next_power_of_two());
         socket.set_packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as _)?;

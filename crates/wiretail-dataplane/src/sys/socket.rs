@@ -75,9 +75,9 @@ impl PacketSocket {
         Ok(Self { fd, index })
     }
 
-    /// Binds to the interface: for sending only, or also for receiving all protocols.
+    /// Binds to the interface, either for sending only, or for sending and for receiving all protocols.
     pub(crate) fn bind(&self, receive: bool) -> io::Result<()> {
-        // SAFETY: a structure of integers, for which zeros are valid.
+        // SAFETY: all fields are integers, so all zeros is a valid value.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = if receive { ALL } else { 0 };
@@ -112,7 +112,8 @@ impl PacketSocket {
         self.set(SOL_PACKET, libc::PACKET_RX_RING, ring)
     }
 
-    /// Timestamps packets in software where they enter the network stack, instead of where they are copied.
+    /// Requests software timestamps that are taken where packets enter the network stack, instead of where
+    /// they are copied.
     pub(crate) fn timestamp_in_software(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         self.set(SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
@@ -132,7 +133,7 @@ impl PacketSocket {
             tx_type: libc::HWTSTAMP_TX_OFF as c_int,
             rx_filter: libc::HWTSTAMP_FILTER_ALL as c_int,
         };
-        // SAFETY: a structure of integers and pointers, for which zeros are valid.
+        // SAFETY: all fields are integers or pointers, so all zeros is a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
             *to = from as libc::c_char;
@@ -149,9 +150,9 @@ impl PacketSocket {
         self.set(SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
-    /// Receives frames for other addresses as well while the socket is open.
+    /// Also receives frames for other addresses while the socket is open.
     pub(crate) fn promiscuous(&self) -> io::Result<()> {
-        // SAFETY: a structure of integers, for which zeros are valid.
+        // SAFETY: all fields are integers, so all zeros is a valid value.
         let mut membership: libc::packet_mreq = unsafe { std::mem::zeroed() };
         membership.mr_ifindex = self.index;
         membership.mr_type = libc::PACKET_MR_PROMISC as u16;
@@ -189,7 +190,7 @@ impl PacketSocket {
     pub(crate) fn send_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
         let count = frames.len().min(BATCH_MAX);
         let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH_MAX];
-        // SAFETY: structures of integers and pointers, for which zeros are valid.
+        // SAFETY: all fields are integers or pointers, so all zeros is a valid value.
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { std::mem::zeroed() };
         for ((frame, part), message) in frames.iter().zip(&mut parts).zip(&mut messages) {
             *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
@@ -216,7 +217,7 @@ impl PacketSocket {
         // struct ethtool_channels: command, four maxima, then receive, send, other, combined.
         let mut channels = [0_u32; 9];
         channels[0] = ETHTOOL_GCHANNELS;
-        // SAFETY: a structure of integers and pointers, for which zeros are valid.
+        // SAFETY: all fields are integers or pointers, so all zeros is a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
             *to = from as libc::c_char;

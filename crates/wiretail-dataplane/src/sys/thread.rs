@@ -16,6 +16,6 @@ pub(crate) fn preemptions() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer refers to a live structure of the type that the call writes.
     let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: all zeros is a valid rusage, and the call has written all of it if it succeeded.
+    // SAFETY: all zeros is a valid rusage; if the call succeeded, it has written the whole structure.
     (result == 0).then(|| unsafe { usage.assume_init() }.ru_nivcsw as u64)
 }

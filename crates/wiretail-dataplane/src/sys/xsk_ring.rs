@@ -13,7 +13,7 @@ pub(super) const DESCRIPTOR_LEN: usize = 16;
 /// Length of an address in bytes.
 pub(super) const ADDRESS_LEN: usize = 8;
 
-/// A ring of any of the four kinds. The owner decides which side writes which counter and entry.
+/// A ring of one of the four kinds. The owner decides which side writes which counter and entry.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Mapping,

@@ -18,9 +18,9 @@ pub(crate) struct XskRx {
     fill: Ring,
     /// Number of addresses added to the fill ring.
     filled: u32,
-    /// The oldest position that is not released.
+    /// The oldest position that has not been released.
     tail: u64,
-    /// Whether a position after `tail` is released, indexed by its place in the ring.
+    /// For each place in the ring, whether its position after `tail` has been released.
     released: Vec<bool>,
     socket: Arc<XskSocket>,
     zero_copy: bool,

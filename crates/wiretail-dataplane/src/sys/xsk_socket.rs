@@ -38,7 +38,7 @@ impl XskSocket {
 
     /// Reads an option whose value is a plain structure of integers.
     fn get<T: Copy>(&self, option: c_int) -> io::Result<T> {
-        // SAFETY: only called for structures of integers, for which zeros are valid.
+        // SAFETY: only called for structures whose fields are integers, so all zeros is a valid value.
         let mut value: T = unsafe { std::mem::zeroed() };
         let mut len = size_of::<T>() as libc::socklen_t;
         let (fd, out) = (self.fd.as_raw_fd(), (&raw mut value).cast());
@@ -51,7 +51,7 @@ impl XskSocket {
     /// the socket is closed, even if they are unmapped earlier.
     pub(crate) fn register(&self, memory: &Mapping) -> io::Result<()> {
         let (addr, len) = memory.extent();
-        // SAFETY: a structure of integers, for which zeros are valid.
+        // SAFETY: all fields are integers, so all zeros is a valid value.
         let mut region: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
         (region.addr, region.len, region.chunk_size) = (addr, len, CHUNK_LEN as u32);
         self.set(SOL_XDP, libc::XDP_UMEM_REG, &region)

@@ -78,8 +78,8 @@ impl Reading {
 }
 
 impl PortTaps {
-    /// Opens devices, given by display name, namespace and device string. Each tap gets `room` bytes of
-    /// memory and stores `snaplen` bytes per packet.
+    /// Opens devices, each given by its display name, namespace and device string. Each tap gets `room` bytes
+    /// of memory and stores `snaplen` bytes per packet.
     ///
     /// # Errors
     /// Returns an error if a port cannot be opened, or if hardware timestamps are requested but not supported

@@ -1,6 +1,6 @@
 //! Taps on the wires of a device under test. They record into memory that holds a whole trial.
 //!
-//! The kernel timestamps each packet where it enters the network stack (`netif_rx`, CLOCK_REALTIME) and
+//! When a packet enters the network stack, the kernel takes its timestamp (`netif_rx`, CLOCK_REALTIME) and
 //! copies its first bytes into a TPACKET_V3 ring. The ring is not read during the trial, because a reader's
 //! core, caches and wake-ups could disturb it; [`Timestamper::drain`] reads it afterwards. For longer trials,
 //! [`Timestamper::collect`] periodically reads all complete blocks. [`dpdk`] provides taps on DPDK ports.
@@ -96,7 +96,7 @@ pub struct RingPlan {
 }
 
 impl RingPlan {
-    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, because
+    /// Time until a packet is certain to be available to the reader. It is longer than the timeout, because
     /// the kernel closes a block only at the second expiry of its timer.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
@@ -129,8 +129,8 @@ pub struct TapReport {
     pub drops: u64,
     /// Packets that the kernel counted but did not pass on in time. A trial is invalid if there are any.
     pub missing: u64,
-    /// Packets, included in `packets`, with a timestamp from another source: the kernel timestamped them
-    /// where it copied them, about 100 ns later, or the NIC did not timestamp them. They are passed on
+    /// Packets whose timestamp is from another source; they are included in `packets`. Either the kernel took
+    /// the timestamp where it copied the packet, about 100 ns later, or the NIC took none. They are passed on
     /// nevertheless, but a trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
@@ -332,7 +332,7 @@ fn ask_for_hardware(socket: &PacketSocket, spec: &TapSpec<'_>) -> Result<(), Dat
 /// A classic BPF filter that rejects all packets.
 const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
-/// A classic BPF filter that accepts `snaplen` bytes of packets of one direction.
+/// A classic BPF filter that accepts `snaplen` bytes of each packet in one direction.
 fn filter(direction: Direction, snaplen: u16) -> [sock_filter; 4] {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

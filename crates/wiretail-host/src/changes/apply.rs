@@ -26,7 +26,8 @@ use crate::step::{Step, VethEnd};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Before {
-    /// No state to restore. Undoing removes the created object, or the object disappears with its namespace.
+    /// There is no state to restore. Undoing removes the created object, or the object disappears with its
+    /// namespace.
     Nothing,
     /// State of `/run/netns`, the folder of namespaces.
     Folder(FolderState),
@@ -38,7 +39,8 @@ pub(crate) enum Before {
     Link { up: bool, mtu: u32 },
     /// Whether generic receive offload of a link was on.
     Gro { on: bool },
-    /// Number of huge pages that belong to no run ([`hugepages`]), and whether this run has added its own.
+    /// Number of huge pages that do not belong to any run ([`hugepages`]), and whether this run has added its
+    /// own.
     HugePages { of_nobody: u64, is_added: bool },
 }
 
@@ -202,7 +204,7 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// Remark that names anything that was not undone, and the reason.
+    /// Remark about anything that was not undone, with the reason.
     pub remark: Option<String>,
 }
 

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn core_can_be_claimed_only_once() {
-        // A core number that no test machine has.
+        // The number of a core that does not exist on any test machine.
         let claim = CoreClaim::take(60_001).expect("a free core");
         let error = CoreClaim::take(60_001).expect_err("claimed").to_string();
         assert!(error.contains(&format!("another run, process {}", std::process::id())), "{error}");

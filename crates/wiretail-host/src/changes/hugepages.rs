@@ -2,11 +2,11 @@
 //! Undoing subtracts the number that was added, because other programs and runs may reserve and release huge
 //! pages in the meantime.
 //!
-//! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
-//! belonged to no run before the addition, and adds a line when the addition is complete. If a run was killed
-//! before it wrote that line, its pages are considered added only if the host still has at least `of_nobody +
-//! pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have added are
-//! kept, and a remark reports them.
+//! The kernel does not record who reserved a page. The journal therefore stores the number of pages that did
+//! not belong to any run before the addition, and adds a line once the pages have been added. If a run was
+//! killed before it wrote that line, its pages are considered added only if the host still has at least
+//! `of_nobody + pages` huge pages in addition to those of other runs. Otherwise, pages that the run may have
+//! added are kept, and a remark reports them.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::files::write_value;
 
 /// File with the number of huge pages.
 const ALL: &str = "proc/sys/vm/nr_hugepages";
-/// File that makes the kernel compact memory when written (admin-guide/sysctl/vm.rst).
+/// Writing to this file makes the kernel compact memory (admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
 /// Reads the number of huge pages.
@@ -63,7 +63,7 @@ pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
 pub(crate) struct Added {
     /// Number of pages that were to be added.
     pub pages: u64,
-    /// Number of pages that belonged to no run before the addition.
+    /// Number of pages that did not belong to any run before the addition.
     pub of_nobody: u64,
     /// Whether the addition is known to be complete. If false, the run may have been killed before it added
     /// the pages.
@@ -72,7 +72,7 @@ pub(crate) struct Added {
     pub of_others: u64,
 }
 
-/// Removes the added pages and no others. If pages are kept, returns a remark.
+/// Removes only the added pages. If pages are kept, returns a remark.
 ///
 /// # Errors
 /// Returns [`HostError::System`] if the kernel rejects the new number.
@@ -127,9 +127,9 @@ mod tests {
         is(10);
     }
 
-    /// Simulates runs that were killed at each point of their addition, while another run adds the same
-    /// number of pages or a different one, before or after the killed run. The other run either ends before
-    /// the cleanup or is still alive during it.
+    /// Simulates runs that were killed at each point of the addition. Another run adds the same or a
+    /// different number of pages, before or after the killed run. This other run either ends before the
+    /// cleanup or is still alive during it.
     #[test]
     fn cleaning_killed_run_removes_exactly_its_pages() {
         for was_added in [false, true] {

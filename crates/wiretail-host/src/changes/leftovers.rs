@@ -45,7 +45,7 @@ pub struct CleanReport {
     pub cleaned: Vec<(Leftover, Undone)>,
     /// Living runs. They were not touched.
     pub living: Vec<Leftover>,
-    /// Failures. The journals involved are kept.
+    /// Failures. The journals of these runs are kept.
     pub faults: Vec<HostError>,
 }
 
@@ -139,8 +139,8 @@ fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError>
 }
 
 /// Tries to take the lock and returns whether it succeeded. If the owner is dead but the lock is held, a
-/// child of the owner may hold it between fork and exec, so this waits briefly for the child to exit. An
-/// owner in another PID namespace also looks dead, but its lock is not released.
+/// child of the owner may hold it between fork and exec, so this function waits briefly for the child to
+/// exit. An owner in another PID namespace also looks dead, but its lock is not released.
 fn lock(file: &File, path: &Path) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -195,7 +195,7 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 mod tests {
     use super::*;
 
-    /// Creates the journal of a dead run. It is copied from the journal of a run that has not undone its
+    /// Creates the journal of a dead run. The journal is copied from that of a run that has not undone its
     /// steps yet.
     fn dead(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
         let setting = folder.join("setting");

@@ -1,10 +1,10 @@
 //! CPU cores: which cores exist, which role runs on which core, and the steps that move other work off a
 //! core.
 //!
-//! A busy-polling device under test must not share its core: other work on the core causes the worst
-//! latencies of the device. Three kinds of work can be moved without a reboot: tasks (with a cpuset of cgroup
-//! v1), unbound kernel workers (with the workqueue mask) and interrupts (with their affinity). Per-core
-//! kernel threads cannot be moved.
+//! A busy-polling device under test must not share its core: other work on the core causes the device's worst
+//! latencies. Three kinds of work can be moved without a reboot: tasks (with a cpuset of cgroup v1), unbound
+//! kernel workers (with the workqueue mask) and interrupts (with their affinity). Per-core kernel threads
+//! cannot be moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub struct Roles {
     pub housekeeping: u32,
     pub generator: u32,
     pub dut: u32,
-    /// The core on which packets captured during a run are read.
+    /// The core that reads the packets captured during a run.
     pub timestamper: u32,
 }
 

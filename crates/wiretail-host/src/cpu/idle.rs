@@ -1,4 +1,4 @@
-//! Behavior of idle cores: they either sleep, which adds a wake-up delay, or poll.
+//! Behavior of idle cores. They either poll or sleep; sleeping adds a wake-up delay.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -43,8 +43,8 @@ impl Awake {
     }
 }
 
-/// Number of times since boot that a core has entered an idle state deeper than polling. `None` if the kernel
-/// does not count this.
+/// How often, since boot, a core has entered an idle state deeper than polling. `None` if the kernel does not
+/// count this.
 pub fn sleeps(root: &Path, core: u32) -> Option<u64> {
     let folder = root.join(STATES).join(format!("cpu{core}/cpuidle"));
     let usage = |state: u32| -> Option<u64> {

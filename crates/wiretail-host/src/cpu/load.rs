@@ -7,7 +7,7 @@ use std::path::Path;
 /// Time accounting of a core since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreTimes {
-    /// Ticks outside of idle and I/O wait.
+    /// Ticks other than idle and I/O wait.
     pub busy: u64,
     /// Sum of all ticks.
     pub total: u64,
@@ -25,7 +25,7 @@ impl CoreTimes {
         Some(Self { busy: total - waiting, total })
     }
 
-    /// The share of the time since `before` during which the core was busy. `None` if no tick has passed.
+    /// The fraction of the time since `before` in which the core was busy. `None` if no tick has passed.
     pub fn busy_share_since(&self, before: &Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|ticks| *ticks > 0)?;
         Some(self.busy.saturating_sub(before.busy) as f64 / total as f64)

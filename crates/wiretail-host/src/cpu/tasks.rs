@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::error::HostError;
 use crate::files::write_value;
 
-/// Maximum total time. It is limited because a task that forks while it is being moved leaves a child in the
-/// old cpuset, and the child may fork as well.
+/// Maximum total time. The time is limited because a task that forks while it is being moved leaves a child
+/// in the old cpuset, and the child may fork as well.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Moves the processes of cpuset `from` to `to`, except `keep`. Processes that the kernel does not move stay,
-/// such as per-core kernel threads.
+/// Moves the processes of cpuset `from` to `to`, except `keep`. Processes that the kernel does not move, such
+/// as per-core kernel threads, stay in `from`.
 pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostError> {
     let source = from.join("cgroup.procs");
     let target = to.join("cgroup.procs");

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::error::HostError;
 use crate::sys;
 
-/// The threads of a process and its descendants whose names start with one of `names`, sorted by thread ID.
+/// The threads whose names start with one of `names`, in a process and its descendants, sorted by thread ID.
 /// Reads `/proc` below `root`.
 pub fn threads_named(root: &Path, pid: i32, names: &[&str]) -> Vec<i32> {
     let mut found = Vec::new();

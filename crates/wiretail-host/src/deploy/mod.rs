@@ -1,9 +1,9 @@
 //! Deployments: running a program in a container or a virtual machine.
 //!
 //! Every deployment runs the same program with the same arguments on the same files; only the isolation
-//! differs. The result is a [`Launch`], which has two parts: steps to apply first, through the journal like
-//! all changes of the host, and a command to start with [`run_in`](crate::run_in). The command is connected
-//! to the standard streams of the program and ends when the program ends.
+//! differs. The result is a [`Launch`], which has two parts: steps to apply first, and a command to start
+//! with [`run_in`](crate::run_in). Like all changes of the host, the steps are applied through the journal.
+//! The command is connected to the standard streams of the program and ends when the program ends.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -39,7 +39,7 @@ pub struct Workload {
     pub argv: Vec<String>,
     /// The environment variables, in addition to `PATH`. No other variable is inherited.
     pub env: Vec<(String, String)>,
-    /// The working directory. It has the same path inside, and is readable and writable.
+    /// The working directory. It has the same path inside, where it is readable and writable.
     pub directory: PathBuf,
     /// Additional files or folders that the program reads, at the same paths inside. System folders are
     /// always available.

@@ -14,13 +14,13 @@ use super::EnergyError;
 use crate::network::namespace::run_in;
 use crate::trace::now_ns;
 
-/// Limit on the line rate. No meter updates this often.
+/// Limit on the number of lines per second. No meter updates this often.
 const LINES_MAX: u32 = 1000;
 /// Maximum length of a line, in bytes.
 const LINE_MAX: usize = 256;
 /// Number of bytes of standard error that an error message includes.
 const WORDS_MAX: usize = 200;
-/// Time that a command gets to exit after SIGTERM.
+/// Time allowed for a command to exit after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
 /// Polling interval while waiting for the exit.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -31,7 +31,7 @@ pub struct Watched {
     pub line: String,
     /// Time from one start to the next.
     pub interval: Duration,
-    /// Maximum time without output, after which the command counts as failed.
+    /// Maximum time without output; the command counts as failed after this time.
     pub patience: Duration,
     /// A pipe that carries no data. Closing its write end requests that the command be stopped.
     pub stop: PipeReader,
@@ -46,7 +46,7 @@ enum Heard {
 }
 
 impl Watched {
-    /// Runs the command until a stop is requested. Calls `tell` with the time and value of each reading.
+    /// Runs the command until a stop is requested. Passes the time and value of each reading to `tell`.
     pub fn run(&self, mut tell: impl FnMut(u64, f64)) -> Result<(), EnergyError> {
         loop {
             let begun = Instant::now();
@@ -110,7 +110,7 @@ impl Watched {
     }
 }
 
-/// Output of a command since its start.
+/// Output that a command has produced since its start.
 struct Listener {
     begun: Instant,
     /// Time of the last line.

@@ -5,9 +5,8 @@
 //! | `rapl` | joules of each domain since the start of the meter | at the start and end of a state, and every 10 s |
 //! | `command` | watts | whenever the command prints a line |
 //!
-//! This module only collects readings and does not evaluate them. If a source fails, the measurement
-//! continues. The time and cause of the failure are recorded, and the readings taken before the failure are
-//! kept.
+//! This module collects readings but does not evaluate them. If a source fails, the measurement continues.
+//! The time and cause of the failure are recorded, and the readings taken before the failure are kept.
 
 mod command;
 mod rapl;
@@ -29,8 +28,8 @@ const RAPL_UPDATE: Duration = Duration::from_millis(1);
 /// Reading interval. It is short enough to detect every wraparound: at 1 kW, a counter with the shortest
 /// known range (65 kJ) wraps after 65 s.
 const RAPL_EVERY: Duration = Duration::from_secs(10);
-/// Time limit for the next reading of a command. If [`PATIENCE_INTERVALS`] intervals are longer, they are the
-/// limit.
+/// Time limit for the next reading of a command, unless [`PATIENCE_INTERVALS`] intervals take longer: then
+/// these intervals are the limit.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for the next reading, in intervals.
 const PATIENCE_INTERVALS: u32 = 3;
@@ -65,8 +64,8 @@ pub enum EnergyError {
         /// Content of the file.
         text: String,
     },
-    /// A counter decreased, and its range does not explain this as a wraparound.
-    #[error("{}: decreased from {from} to {to} µJ, which max_energy_range_uj does not explain", path.display())]
+    /// A counter decreased, and a wraparound within its range does not explain this.
+    #[error("{}: decreased from {from} to {to} µJ; max_energy_range_uj does not explain this", path.display())]
     Backwards {
         path: PathBuf,
         /// Previous reading, in µJ.
@@ -234,7 +233,7 @@ impl Meter {
         Ok(Self { shared, thread: Some(thread), source, domains, resolution: interval, wake: Some(wake) })
     }
 
-    /// Waits for the first reading. Returns early if the source fails or `enough` returns true.
+    /// Waits for the first reading. Returns early if the source fails or if `enough` returns true.
     pub fn await_first(&self, enough: impl Fn() -> bool) {
         const LOOK_EVERY: Duration = Duration::from_millis(50);
         let begun = Instant::now();
@@ -250,7 +249,7 @@ impl Meter {
     }
 
     /// Reads the counters at the start of a state. Has no effect on a command, which prints at times of its
-    /// own choice. Returns the start time in ns of the monotonic clock, taken before the reading.
+    /// own choice. Returns the start time on the monotonic clock in ns, taken before the reading.
     pub fn begin(&self) -> u64 {
         let now = now_ns();
         self.shared.log().read_counters();

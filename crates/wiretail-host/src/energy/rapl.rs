@@ -71,7 +71,7 @@ impl Rapl {
         let Ok(name) = fs::read_to_string(folder.join("name")) else { return Ok(()) };
         let energy = folder.join("energy_uj");
         let last_uj = match number(&energy) {
-            // A zone that limits power but has no energy counter.
+            // This zone limits power but has no energy counter.
             Err(EnergyError::Unread { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
@@ -82,7 +82,7 @@ impl Rapl {
         let name = name.trim();
         let name = if name.starts_with("package") { "package" } else { name };
         let domain = self.domains.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
-            // The energy of all other domains is already included in a package, or includes the packages.
+            // Every other domain either is part of a package or includes the packages.
             self.domains.push((name.to_owned(), matches!(name, "package" | "dram")));
             self.domains.len() - 1
         });

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 
-/// Runs a command until this many readings were taken or it has failed.
+/// Runs a command until it has produced this many readings or failed.
 fn watch(line: &str, interval_ms: u64, readings: usize) -> Readings {
     let interval = Duration::from_millis(interval_ms);
     let patience = Duration::from_secs(5);
@@ -23,11 +23,11 @@ fn await_readings(meter: &Meter, readings: usize) {
         drop(log);
         std::thread::sleep(Duration::from_millis(2));
     }
-    panic!("no {readings} readings");
+    panic!("fewer than {readings} readings");
 }
 
-/// Waits until a process with `word` among its arguments exists, or no longer exists if `expected` is false.
-/// A killed process takes a moment to exit.
+/// Waits until a process with `word` among its arguments exists or, if `expected` is false, until it no
+/// longer exists. A killed process takes a moment to exit.
 fn await_runs(word: &str, expected: bool) {
     let begun = Instant::now();
     while runs(word) != expected {

@@ -18,7 +18,7 @@ use crate::sys;
 
 /// Size limit per file. Files with settings are never larger.
 const TEXT_MAX: u64 = 512 << 10;
-/// Maximum number of matches per pattern. The limit is high because a host can have thousands of interrupts.
+/// Maximum number of matches per pattern. It is high because a host can have thousands of interrupts.
 const MATCHES_MAX: usize = 4096;
 
 /// The environment of process 1. Container runtimes set the variable `container` in it.
@@ -39,8 +39,8 @@ pub struct RecordPlan<'a> {
     pub interval: Duration,
 }
 
-/// Reads a host under `root` (`/`, or a recorded tree). `wait` must sleep for the given time between the
-/// readings.
+/// Reads a host under `root` (`/`, or a recorded tree). Between the two readings, `wait` must sleep for the
+/// given time.
 pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -> HostRecord {
     let mut record = HostRecord::default();
     for pattern in plan.files {
@@ -203,7 +203,7 @@ fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str
     }
 }
 
-/// Settings of all NICs, that is, of all links that have a device. They are recorded as `ethtool/LINK`.
+/// Records the settings of all NICs, that is, of all links that have a device, as `ethtool/LINK`.
 fn nics(record: &mut HostRecord) {
     for (name, _) in matches(Path::new("/"), "/sys/class/net/*/device/uevent") {
         let link = name.split('/').nth(4).unwrap_or_default();
@@ -213,7 +213,7 @@ fn nics(record: &mut HostRecord) {
     }
 }
 
-/// Driver and firmware, as lines in the settings of a NIC. Empty if the driver does not report them.
+/// Driver and firmware, as lines of a NIC's settings. Empty if the driver does not report them.
 fn driver_lines(link: &str) -> String {
     let Ok(driver) = sys::driver::driver(link) else { return String::new() };
     // "none" means that the firmware has no version. If the line is absent, the version was not read.

@@ -2,7 +2,7 @@
 //! manifest.
 //!
 //! This module changes nothing. The root is an argument, so that a recorded tree can be read as well. A fact
-//! that the machine does not report is `None` and is never guessed.
+//! that the machine does not report is `None`; it is never guessed.
 
 use std::fs;
 use std::path::Path;

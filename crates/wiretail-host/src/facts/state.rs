@@ -1,4 +1,4 @@
-//! Host state that a run may change, captured for comparison before and after.
+//! Host state that a run may change, captured before and after the run for comparison.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -123,7 +123,7 @@ pub(crate) fn processors(instance: &Path) -> Result<Vec<u32>, HostError> {
     Ok(cores)
 }
 
-/// Number of events of a CPU that were overwritten, and number of events that could not be written.
+/// Returns two numbers for a CPU: events that were overwritten, and events that could not be written.
 pub(crate) fn stats(instance: &Path, cpu: u32) -> Result<(u64, u64), HostError> {
     let path = instance.join(format!("per_cpu/cpu{cpu}/stats"));
     let text = read_at_once(&path).map_err(HostError::file("read", &path))?;

@@ -12,7 +12,7 @@ use crate::error::HostError;
 use crate::network::netlink::Netlink;
 use crate::sys;
 
-/// File that sets the cores that receive packets of the first queue, relative to a sysfs mount
+/// File, relative to a sysfs mount, with the cores that receive packets of the first queue
 /// (Documentation/networking/scaling.rst).
 const RPS: &str = "class/net/lo/queues/rx-0/rps_cpus";
 

@@ -93,9 +93,9 @@ impl Namespace {
         listed.map_err(HostError::system("list the links of", &self.name))
     }
 
-    /// Waits until all links that are administratively up can pass packets. A veth has no carrier before both
-    /// ends are up, and the kernel notifies a bridge up to a second later. Packets sent before the links are
-    /// ready are lost.
+    /// Waits until all links that are administratively up can pass packets. A veth has no carrier until both
+    /// ends are up, and it can take the kernel up to a second to notify a bridge of this. Packets sent before
+    /// the links are ready are lost.
     ///
     /// # Errors
     /// Returns [`HostError::NotReady`] if some links are not ready after `patience`. The error names these

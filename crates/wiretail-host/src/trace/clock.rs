@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use wiretail_schema::causes::trace::ClockOffset;
 
-/// Number of readings, about 50 µs in total. The one with the smallest uncertainty is used.
+/// Number of readings, which take about 50 µs in total. The reading with the smallest uncertainty is used.
 const READINGS: usize = 500;
 
 /// CLOCK_MONOTONIC in ns. The trace clock `mono` is the same clock.
@@ -44,7 +44,7 @@ mod tests {
             .expect("after 1970")
             .as_nanos() as i64;
         let by_offset = now_ns() as i64 + offset.offset_ns;
-        // The wide limit tolerates a clock that is set between the two readings.
+        // The wide limit allows for a clock that is set between the two readings.
         assert!(since_1970.abs_diff(by_offset) < 60_000_000_000, "{since_1970} {by_offset}");
         assert!(offset.at_ns <= now_ns());
     }

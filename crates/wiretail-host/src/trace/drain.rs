@@ -73,8 +73,8 @@ impl Source {
         Ok(self.file.insert(file))
     }
 
-    /// Copies all available pages to the file. The kernel returns one page per call, including the page being
-    /// written.
+    /// Copies all available pages to the file. The kernel returns one page per call, including the page that
+    /// it is still writing.
     fn drain(&mut self, buffer: &mut [u8]) -> Result<(), HostError> {
         loop {
             let mut filled = 0;

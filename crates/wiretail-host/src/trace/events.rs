@@ -36,8 +36,8 @@ fn wanted(system: &str, name: &str) -> Wanted {
     Wanted { system: system.to_owned(), name: name.to_owned(), filter: None }
 }
 
-/// All events to record on the watched cores. The set of the processor's own interrupts depends on the
-/// kernel. Every interrupt vector that has entry and exit events in this instance is included.
+/// All events to record on the watched cores. Which of the processor's own interrupts exist depends on the
+/// kernel, so every interrupt vector that has entry and exit events in this instance is included.
 pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
     let vectors = fs::read_dir(instance.join("events/irq_vectors")).into_iter().flatten();
     let vectors = vectors.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

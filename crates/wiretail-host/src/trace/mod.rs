@@ -13,7 +13,7 @@
 //! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,
 //! because enabling an event interrupts all cores. A timer triggers the reading of pages, so that no event
 //! has to wake a reader. If a buffer is full, old events are overwritten instead of new ones being dropped,
-//! because the pages record where events are missing only in this mode.
+//! because only in this mode do the pages record where events are missing.
 
 mod clock;
 mod drain;
@@ -41,7 +41,7 @@ use drain::{Drain, Source};
 use events::Wanted;
 pub use symbols::symbols;
 
-/// Interval between drains. 16 MiB hold about 700,000 events, more than a core produces in 20 ms.
+/// Interval between drains. 16 MiB hold about 700,000 events, which is more than a core produces in 20 ms.
 pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 /// Default buffer size of a watched core, in KiB.
 pub const BUFFER_KIB: u32 = 16 << 10;
@@ -55,11 +55,11 @@ pub struct TraceSpec {
     pub folder: PathBuf,
     /// Cores whose events are recorded.
     pub watched: CoreSet,
-    /// Whether to record the stacks of senders. This costs the sender some µs per event.
+    /// Whether to record the stacks of senders. This costs the sender a few µs per event.
     pub stacks: bool,
     /// Whether to record page faults.
     pub page_faults: bool,
-    /// Buffer size of each watched core, in KiB. Buffers for sends have a quarter of this size.
+    /// Buffer size of each watched core, in KiB. Send buffers are a quarter of this size.
     pub buffer_kib: u32,
     /// Interval between drains.
     pub drain_every: Duration,
@@ -228,7 +228,7 @@ fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
         let source =
             io::Error::new(io::ErrorKind::InvalidInput, format!("these are online: {}", online.trim()));
         let (object, doing) = (format!("cores {watched}"), "trace them");
-        return Err(HostError::System { object, doing, next: "name cores that are online", source });
+        return Err(HostError::System { object, doing, next: "choose cores that are online", source });
     }
     Ok(())
 }
@@ -301,8 +301,8 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
     Ok(())
 }
 
-/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded, because
-/// sending a packet to a sleeping device wakes the device, and recording the sender's stack would prolong the
+/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded: a
+/// packet sent to a sleeping device wakes the device, and recording the sender's stack would prolong this
 /// wake-up.
 fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Result<(), HostError> {
     let waking = symbols::address_of(Path::new("/"), events::WAKING);

@@ -8,8 +8,8 @@ use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// The total delay equals the delay of the base. The devices account for a third of it, and for more if the
-/// delay is long.
+/// The total delay equals that of the base. The devices account for a third of it, or for more if the delay
+/// is long.
 pub fn divide(trial: &mut TrialRecord, base: &Summary, factor: f64) -> TrialCurves {
     let count = base.delay.count;
     // The body of its distribution, and its own tail.

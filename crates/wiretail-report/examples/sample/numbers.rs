@@ -69,6 +69,7 @@ pub fn percentiles(sorted: &[i64], wanted: &[f64]) -> Vec<Percentile> {
                 low_ns: sorted[rank(n * p - half)],
                 high_ns: (upper <= n).then(|| sorted[rank(upper)]),
                 supported: n * (1.0 - p) >= 10.0 - 1e-6,
+                effective_packets: None,
             }
         })
         .collect()
@@ -259,6 +260,7 @@ fn verdict(budget: &str, values: &[i64]) -> Verdict {
         packets,
         failures,
         failures_allowed: allowed,
+        dispersion: 1.0,
         failure_ratio_low: low / packets as f64,
         failure_ratio_high: high / packets as f64,
         reason,
@@ -412,6 +414,7 @@ pub fn summary(seed: u64, hostile: bool) -> (Summary, Packets) {
         reordering: reordering(values.len()),
         variation: variation(values),
         flows: flows(values, names),
+        steady_state: None,
         intervals: intervals(&packets),
         worst: worst(&packets),
         curve: curve(values),

@@ -47,8 +47,7 @@ pub fn section(m: &mut Markup, id: &'static str, heading: &str, content: impl Fn
     m.line();
 }
 
-/// A prominent answer, with its class, sign and word, its subject, the reason, and the data that it is based
-/// on.
+/// A prominent answer: class, sign and word; subject; reason; and the data on which it is based.
 pub fn answer(
     m: &mut Markup,
     (class, sign, word): (&'static str, &str, &str),
@@ -67,7 +66,7 @@ pub fn answer(
     });
 }
 
-/// A key number: its name, its value and the data it is based on.
+/// A key number: its name, its value, and the data on which it is based.
 pub fn tile(m: &mut Markup, name: &str, value: &str, exact: &str, lines: &[String], warning: Option<&str>) {
     m.tag("div").class(if warning.is_some() { "tile unsupported" } else { "tile" }).body(|m| {
         m.tag("dt").text(name);

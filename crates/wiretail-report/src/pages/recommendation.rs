@@ -11,7 +11,7 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::page::{self, answer, section};
 
-/// Number of loads per deployment in the table of latencies. The document contains all loads.
+/// Number of loads that the table of latencies shows per deployment. The document contains all loads.
 const LOADS: usize = 12;
 
 /// Renders the page, which includes the document.
@@ -86,7 +86,7 @@ fn steps(m: &mut Markup, steps: &[NextStep]) {
     table(m, "What to do next", &head(["for", "command or setting"]), steps.iter().map(row));
 }
 
-/// Statements. If any statement has a subject, each is shown with its subject.
+/// Statements. If any statement has a subject, every statement is shown with its subject.
 fn facts(m: &mut Markup, caption: &str, all: Vec<(String, &Evidence)>) {
     if all.is_empty() {
         return;
@@ -104,7 +104,7 @@ fn facts(m: &mut Markup, caption: &str, all: Vec<(String, &Evidence)>) {
     table(m, caption, &names, all.into_iter().map(row));
 }
 
-/// The numbers of a statement, in lines below it.
+/// The numbers of a statement, on the lines below it.
 fn numbers(fact: &Evidence) -> Vec<(&'static str, String)> {
     let rate = |found: &RateOf| format!("{} {}", found.of, format::rate(found.pps as f64));
     let rates = fact.rates.iter().map(rate).collect::<Vec<_>>().join("; ");
@@ -223,8 +223,8 @@ fn rests(m: &mut Markup, found: &Recommendations) {
     });
     m.tag("p").class("rests").body(|m| {
         m.text(
-            "A percentile of several trials is the median over the trials; its interval extends from the lowest \
-             bound to the highest. Meaning and limits: ",
+            "For several trials, a percentile is the median of their values; its interval extends from the \
+             lowest bound to the highest. Meaning and limits: ",
         );
         m.tag("code").text("docs/recommend.md");
         m.text(". The complete document: ").tag("code").text(&found.schema);

@@ -77,7 +77,7 @@ fn card(m: &mut Markup, verdict: &Verdict) {
     let limit = format::duration_short(verdict.limit_ns as f64);
     let what = format!("{limit} at {}", format::percentile(verdict.percentile));
     let basis = format!(
-        "Lost or late: {} of {} packets; allowed: {}. 95{space}% bounds on their share: {} to {}.",
+        "Lost or late: {} of {} packets; allowed: {}. One-sided 95{space}% bounds on their share: {} and {}.",
         format::count(verdict.failures),
         format::count(verdict.packets),
         format::short((verdict.failures_allowed * 10.0).round() / 10.0),
@@ -131,7 +131,7 @@ fn key_numbers(m: &mut Markup, summary: &Summary) {
     });
 }
 
-/// Describes the basis of all delays, which is both clocks and the granularity of their timestamps.
+/// Describes the basis of all delays: both clocks, and the granularity of their timestamps.
 fn clocks(summary: &Summary) -> String {
     let (pre, post) = (&summary.pre.clock, &summary.post.clock);
     let granularity = |ns: f64| format::duration_short(ns);

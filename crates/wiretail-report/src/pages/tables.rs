@@ -60,14 +60,15 @@ fn percentile_rows(percentiles: &[Percentile], count: u64) -> impl Iterator<Item
         let support =
             if p.supported { Cell::text("yes") } else { Cell::text("no: n(1−p) < 10").class("warning") };
         let name = Cell::text(format::percentile(p.percentile));
-        let beyond = Cell::number(above(p.percentile, count));
+        let effective = p.effective_packets.unwrap_or(count);
+        let beyond = Cell::number(above(p.percentile, effective));
         let name = if p.supported { name } else { name.class("weak") };
-        vec![name, Cell::ns(p.value_ns), Cell::ns(p.low_ns), high, beyond, support]
+        vec![name, Cell::ns(p.value_ns), Cell::ns(p.low_ns), high, Cell::count(effective), beyond, support]
     })
 }
 
-const PERCENTILE_HEAD: [&str; 6] =
-    ["percentile", "value", "95 % CI low", "95 % CI high", "n(1−p)", "supported"];
+const PERCENTILE_HEAD: [&str; 7] =
+    ["percentile", "value", "95 % CI low", "95 % CI high", "effective n", "n(1−p)", "supported"];
 
 fn delay(m: &mut Markup, summary: &Summary) {
     let delay = &summary.delay;
@@ -440,14 +441,15 @@ fn method(m: &mut Markup, summary: &Summary) {
     });
 }
 
-const STANDARDS: [&str; 8] = [
+const STANDARDS: [&str; 9] = [
     "Delay: RFC 7679, type-P one-way delay; loss: RFC 7680; reordering: RFC 4737.",
     "Delay variation: RFC 3393 (IPDV between consecutively sent packets), RFC 5481 (PDV relative to the smallest delay), RFC 3550 section 6.4.1 (interarrival jitter).",
     "Percentiles: nearest rank, the value of rank ⌈p·n⌉ (Hyndman and Fan 1996, definition 1), computed from all packets, without a histogram.",
-    "Confidence intervals of percentiles: order statistics with binomial ranks. They assume independent packets but no distribution.",
-    "Confidence intervals of ratios: Clopper-Pearson, 95 %.",
-    "A percentile is supported if at least ten packets are expected beyond it: n(1−p) ≥ 10.",
-    "A verdict counts lost and late packets as failures of the budget: PASS and FAIL hold with 95 % confidence, UNDECIDED means that there are too few packets to decide.",
+    "Confidence intervals of percentiles: order statistics with binomial ranks. They assume no distribution. For the delay, the effective sample size n accounts for packets that were delayed together; other intervals assume independent packets.",
+    "Confidence intervals of ratios: Clopper-Pearson, 95 %. Lost packets that were lost together count as one.",
+    "All intervals are about this trial. The next trial may lie outside, because trials differ by more than their packets do: repeat the trial, and compare groups of trials.",
+    "A percentile is supported if at least ten effective packets are expected beyond it: n(1−p) ≥ 10.",
+    "A verdict counts lost and late packets as failures of the budget: packets that failed together count as one failure. PASS and FAIL each hold with 95 % confidence (one-sided), UNDECIDED means that there are too few packets to decide.",
     "Default budgets: 1 ms at 99.999 % (ITU-R M.2410, URLLC) and 350 µs at 99.999 % (the share of a network function).",
 ];
 
@@ -470,7 +472,14 @@ mod tests {
 
     #[test]
     fn an_interval_without_upper_bound_is_printed_as_open() {
-        let p = Percentile { percentile: 99.9, value_ns: 12, low_ns: 10, high_ns: None, supported: false };
+        let p = Percentile {
+            percentile: 99.9,
+            value_ns: 12,
+            low_ns: 10,
+            high_ns: None,
+            supported: false,
+            effective_packets: None,
+        };
         assert_eq!(interval(&p).replace(format::SPACE, " "), "from 10 ns, open above");
         let p = Percentile { high_ns: Some(15), ..p };
         assert_eq!(interval(&p).replace(format::SPACE, " "), "10 ns to 15 ns");

@@ -38,8 +38,8 @@ pub struct Legend {
 }
 
 impl Legend {
-    /// Lays out the legend of `figure` in rows of at most `width`. `labels` are the labels of reference lines
-    /// that have none in the drawing.
+    /// Lays out the legend of `figure` in rows of at most `width`. `labels` belong to reference lines without
+    /// a label in the drawing.
     pub fn new(figure: &Figure, labels: &[&str], width: f64) -> Self {
         let many = figure.series.len() > 1;
         let mut wanted = Vec::new();

@@ -63,8 +63,8 @@ pub fn line(spots: &[Option<Spot>]) -> Paths {
     paths
 }
 
-/// A step line that holds each value until the next point. The last value is held for as long as the one
-/// before, but not beyond `right`. If the distance to the next point exceeds `longest`, intervals without
+/// A step line that holds each value until the next point. The last value is held for as long as the previous
+/// one, but not beyond `right`. If the distance to the next point exceeds `longest`, intervals without
 /// packets were left out, and the line is interrupted.
 pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     let mut paths = Paths::default();

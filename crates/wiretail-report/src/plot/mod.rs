@@ -13,7 +13,7 @@ use self::scale::{Extent, Ruler, Ticks};
 use crate::csv::length;
 use crate::html::Markup;
 
-/// Space that a figure takes on the page.
+/// Space that a figure takes up on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Full page width.
@@ -50,7 +50,7 @@ pub struct Plot<'a> {
     x_ticks: Ticks,
     y_ticks: Ticks,
     legend: Legend,
-    /// Whether the legend is next to the vertical axis' name.
+    /// Whether the legend is next to the name of the vertical axis.
     beside: bool,
     empty: bool,
 }
@@ -388,7 +388,7 @@ fn legend_labels(figure: &Figure, y_domain: Extent) -> Vec<&str> {
 }
 
 /// The extent of the data and of the reference lines close to it. A budget of a hundred times the delay would
-/// compress a linear plot into its lowest line, so distant lines are excluded.
+/// compress the data of a linear plot into its lowest line, so distant lines are excluded.
 fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
     let near = |value: f64| match axis.scale {
         Scale::Linear => {
@@ -407,7 +407,7 @@ fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
 /// Curves with at most this many points get larger dots.
 const SPARSE: usize = 100;
 
-/// Points need a margin at the ends of the axis, but lines do not.
+/// Points need a margin at the ends of the axis; lines do not.
 fn pad(figure: &Figure, extent: Extent) -> Extent {
     if figure.mark != Mark::Point || figure.x.scale != Scale::Linear {
         return extent;
@@ -435,7 +435,7 @@ fn from_zero(figure: &Figure, data: Extent) -> bool {
         || data.low > 0.0 && data.low < 0.4 * data.high
 }
 
-/// The axis' name with the unit that its labels omit.
+/// The name of the axis, with the unit that its labels omit.
 fn axis_name(axis: &Axis, ticks: &Ticks) -> String {
     let unit = if ticks.unit.is_empty() { String::new() } else { format!(" [{}]", ticks.unit) };
     let scale = if axis.scale == Scale::Log { ", log scale" } else { "" };

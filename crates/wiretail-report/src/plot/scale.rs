@@ -1,4 +1,4 @@
-//! Maps values to positions on an axis, chooses the range of the axis and its ticks.
+//! Maps values to positions on an axis, and chooses the axis's range and ticks.
 
 use wiretail_schema::summary::figure::{Axis, Scale, Unit};
 
@@ -6,7 +6,7 @@ use crate::format;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// Value in the axis' own unit.
+    /// Value in the axis's own unit.
     pub value: f64,
     /// Label, in the displayed unit.
     pub label: String,
@@ -168,7 +168,7 @@ fn linear_ticks(unit: Unit, domain: Extent, wanted: f64) -> Ticks {
     let decimals = (-step.log10().floor()).max(0.0) as usize;
     let first = (low / step - 1e-6).ceil() as i64;
     let last = (high / step + 1e-6).floor() as i64;
-    // More ticks only occur if doubles cannot divide the domain.
+    // There are more ticks only if the domain cannot be divided in double precision.
     const MOST: usize = 60;
     let major = (first..=last).take(MOST).map(|k| {
         let shown = k as f64 * step;
@@ -228,7 +228,7 @@ fn nines_ticks(domain: Extent) -> Ticks {
     ticks
 }
 
-/// The unit used to display values up to `high`, and its size in the axis' own unit.
+/// The unit used to display values up to `high`, and its size in the axis's own unit.
 pub fn displayed(unit: Unit, high: f64) -> (f64, &'static str) {
     match unit {
         Unit::Nanoseconds => format::time_unit(high),
@@ -265,7 +265,7 @@ pub fn with_unit(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The step of 1, 2 or 5 times a power of ten that divides `width` into at most `wanted` parts.
+/// Returns the step (1, 2 or 5 times a power of ten) that divides `width` into at most `wanted` parts.
 fn step(width: f64, wanted: f64) -> f64 {
     let rough = width / wanted;
     let exponent = rough.log10().floor() as i32;
@@ -278,7 +278,7 @@ fn step(width: f64, wanted: f64) -> f64 {
     }
 }
 
-/// Rounds to the next of 1, 2 or 5 times a power of ten, downwards or upwards.
+/// Rounds down or up to 1, 2 or 5 times a power of ten.
 fn round_log(value: f64, upwards: bool) -> f64 {
     let exponent = (value.log10() + 1e-12).floor() as i32;
     let steps = [decimal(1, exponent), decimal(2, exponent), decimal(5, exponent), decimal(1, exponent + 1)];

@@ -52,7 +52,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
     let said = "635 µs: 612 µs TLB shootdown by suricata-main (munmap), 13 µs local timer, 10 µs unexplained";
     assert_eq!(seen(&sentence(&all, &packet)), said);
 
-    // The parts add up to the excess, which is named if it differs visibly from the delay.
+    // The parts add up to the excess delay, which the sentence states if it differs visibly from the delay.
     packet.delay_ns = 700_000;
     assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs above the median: 612 µs TLB"));
     packet.delay_ns = 635_200;

@@ -282,9 +282,10 @@ fn compares_capacities_with_measurements() {
     ] {
         assert!(page.contains(cell), "{cell}");
     }
-    assert!(page.contains("Medians given as numbers"));
+    assert!(page.contains("For medians given as numbers"));
     assert!(page.contains(&Goal::to_string(&"pdr 0.5%".parse().expect("a goal"))));
-    // A line for the overload, three for the searched goals, and one for the deployment without measurements.
+    // One line for the overload, three for the searched goals, and one for the deployment without
+    // measurements.
     assert_eq!(page.matches("data-tip=\"").count(), 5);
     let none = CapacityModel { deployments: Vec::new(), ..model("x") };
     assert!(wiretail_report::capacity(&none).contains("There is no measurement"));

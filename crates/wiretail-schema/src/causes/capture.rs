@@ -25,7 +25,7 @@ pub struct CaptureExplanation {
     pub span_ns: i64,
     /// Median delay of the matched packets, in ns.
     pub median_ns: i64,
-    /// Packets with this delay or more, in ns, belong to a stall.
+    /// Packets with a delay of at least this value, in ns, belong to a stall.
     pub stall_above_ns: i64,
     /// The largest stalls, up to 100, in order of time.
     pub stalls: Vec<Stall>,
@@ -42,7 +42,7 @@ pub struct Stall {
     pub at_ns: i64,
     /// Number of packets in the stall.
     pub packets: u64,
-    /// Highest delay in the stall, in ns.
+    /// Highest delay of a packet in the stall, in ns.
     pub max_delay_ns: i64,
 }
 
@@ -68,9 +68,9 @@ pub struct InterruptColumn {
 /// One reading of all interrupt counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptRow {
-    /// Time of the reading, in µs of the reader's own clock.
+    /// Time of the reading on the reader's own clock, in µs.
     pub at_us: i64,
-    /// Interrupts since boot, one count per column.
+    /// Number of interrupts since boot, one count per column.
     pub counts: Vec<u64>,
 }
 
@@ -105,7 +105,7 @@ pub struct CpuInterrupts {
 pub struct RisingCounter {
     /// Vector with its description.
     pub name: String,
-    /// Interrupts between the first reading and the last.
+    /// Number of interrupts between the first reading and the last.
     pub interrupts: u64,
     /// Mean number of interrupts per second.
     pub per_second: f64,
@@ -128,7 +128,7 @@ pub struct Alignment {
     pub offset_low_s: f64,
     /// Latest possible start of the capture on the counters' clock, in s.
     pub offset_high_s: f64,
-    /// Interrupts counted in the intervals that explain stalls.
+    /// Number of interrupts counted in the intervals that explain stalls.
     pub interrupts: u64,
     /// Probability that a counter that rises in the same number of random intervals fits at least as well at
     /// its best offset.
@@ -188,10 +188,10 @@ pub struct Recurrence {
     pub expected_inside: f64,
     /// Mean delay of packets inside the pattern minus mean delay of the others, in ns.
     pub mean_excess_ns: f64,
-    /// Upper bound on the probability that late packets at random times show an equally strong pattern of any
-    /// period.
+    /// Upper bound on the probability that packets late at random times show an equally strong pattern with
+    /// any period.
     pub false_alarm: f64,
-    /// Name of a known clock that has this frequency or a multiple of it; null if no known clock does.
+    /// Name of a known clock with this frequency or a multiple of it; null if there is none.
     pub clock: Option<String>,
     /// Packet position and packet fields whose value, modulo the period, is the same in all packets of the
     /// pattern.

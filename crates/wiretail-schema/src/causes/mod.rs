@@ -92,7 +92,7 @@ pub struct TrialExplanation {
     pub senders: Vec<CauseSender>,
     /// The worst packets, highest delay first.
     pub worst: Vec<PacketExplanation>,
-    /// Evidence that the explanation is based on.
+    /// Evidence on which the explanation is based.
     pub evidence: Evidence,
 }
 
@@ -258,8 +258,8 @@ pub struct PacketExplanation {
     /// packet found the device empty, and the other packets of the incident queued behind it.
     #[serde(default)]
     pub incident: u64,
-    /// Whether the trace lacks events from the time when the packet was inside the device. If so, no part of
-    /// its delay is attributed.
+    /// Whether trace events are missing from the time when the packet was inside the device. If so, no part
+    /// of its delay is attributed.
     pub events_missing: bool,
     /// Activity of the device's core from shortly before the packet's arrival to its departure. Filled only
     /// for the worst packets that are shown individually.
@@ -297,7 +297,7 @@ pub struct TimelineSpan {
     pub sender: Option<usize>,
 }
 
-/// Evidence that an explanation is based on.
+/// Evidence on which an explanation is based.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// Core of the device.

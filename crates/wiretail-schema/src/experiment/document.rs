@@ -14,19 +14,19 @@ const WRITTEN: [(&str, &str, &str); 4] = [
     (
         "rate",
         "^[0-9]+(\\.[0-9]+)? *[kM]?pps$",
-        "Packets per second, with the unit pps, kpps or Mpps: 10 kpps.",
+        "Packets per second, with the unit pps, kpps or Mpps; for example 10 kpps.",
     ),
     (
         "duration",
         "^[0-9]+(\\.[0-9]+)? *(ns|us|µs|ms|s|min|h)$",
-        "A duration, with the unit ns, us, ms, s, min or h: 1.5 s.",
+        "A duration, with the unit ns, us, ms, s, min or h; for example 1.5 s.",
     ),
     (
         "size",
         "^([0-9]+ *B|imix-csit|imix-trex|[0-9]+ *x *[0-9]+( *B)?(, *[0-9]+ *x *[0-9]+( *B)?)*)$",
-        "Frame size without the frame check sequence, 60 to 9000 bytes, or a mix: 100 B, imix-csit, 7x60,4x566,1x1514.",
+        "Frame size without the frame check sequence, 60 to 9000 bytes, or a mix; for example 100 B, imix-csit or 7x60,4x566,1x1514.",
     ),
-    ("percent", "^[0-9]+(\\.[0-9]+)? *%$", "A percentage of at most 100 %: 1 %."),
+    ("percent", "^[0-9]+(\\.[0-9]+)? *%$", "A percentage of at most 100 %; for example 1 %."),
 ];
 
 /// Returns the name of the definition for a kind with a unit; `None` for other kinds.

@@ -67,8 +67,8 @@ keys! {
         /// CPU time spent on each packet of a batch before the batch is sent, to emulate the work of a
         /// network function.
         "work" work: list Duration = "0 s", only where dut.kind is [DutKind::Skeleton, DutKind::DpdkL2fwd];
-        /// The device waits until no packet has arrived for this time before it receives the waiting packets,
-        /// like a NIC that restarts its receive timer with each packet.
+        /// The device receives the waiting packets only when no packet has arrived for this time, like a NIC
+        /// that restarts its receive timer with each packet.
         "coalesce" coalesce: list Duration = "0 s", only where dut.kind is [DutKind::DpdkL2fwd];
         /// DPDK driver for the links.
         "pmd" pmd: list PollModeDriver {
@@ -152,7 +152,7 @@ keys! {
         "flows" flows: list u16(1..=60_000) = "1";
         /// Number of streams, sent in turn and distinguished by the signature.
         "streams" streams: list u16(1..=256) = "1";
-        /// Whether traffic crosses the device only from in to out, or in both directions at once.
+        /// Whether traffic crosses the device from in to out only, or in both directions at once.
         "directions" directions: list Directions { OneWay = "one-way", Both = "both" } = "one-way";
         /// 1 in N packets, chosen by the seed, carries a text after its signature; N = 0 marks none.
         "mark-every" mark_every: list u64 = "0";
@@ -164,8 +164,8 @@ keys! {
         "socket" socket: one GeneratorSocket {
             Packet = "packet", PacketRing = "packet-ring", Xdp = "xdp",
         } = "packet";
-        /// How the load generator waits for a departure: by polling the clock, or by sleeping. Sleeping is
-        /// about 10 to 60 us late, but leaves the core to other tasks.
+        /// How the load generator waits for a departure: by polling the clock, or by sleeping. A generator
+        /// that sleeps wakes about 10 to 60 us late, but leaves the core to other tasks.
         "pacing" pacing: list GeneratorPacing { Spin = "spin", Sleep = "sleep" } = "spin";
         /// Reaction of the load generator to a stall: catch-up sends all packets that became due at once, skip
         /// omits packets that missed their departure, and shift delays all further packets; see [late
@@ -192,11 +192,11 @@ keys! {
         /// Highest share of late packets in a valid trial. Also the highest share of the schedule that the load
         /// generator may skip or shift without a stall, because the rate is too high for it.
         "late-share" late_share: one Percent = "1 %";
-        /// Highest share of a trial's duration that stalls of a millisecond or more may take up. If they take
-        /// up more, the trial is invalid.
+        /// Highest share of a trial's duration that may be lost to stalls of a millisecond or more. If more
+        /// is lost, the trial is invalid.
         "stall-share" stall_share: one Percent = "1 %";
-        /// Position of a device's ingress tap: the point where packets arrive, if they are visible at that
-        /// point, or always the point where they leave for the device. The second choice makes all kinds of
+        /// Position of a device's ingress tap. auto is the point where packets arrive, if they are visible
+        /// there. sender is always the point where packets leave for the device, which makes all kinds of
         /// devices comparable.
         "ingress" ingress: one IngressTap { Auto = "auto", Sender = "sender" } = "auto";
         /// What is kept of a trial: every packet, or histograms and the worst packets of each second. auto
@@ -234,12 +234,12 @@ keys! {
         /// Whether each traced trial is followed by an untraced control trial, from which the report computes
         /// the overhead of tracing.
         "control" control: one bool = "true", only where trace.record is [true];
-        /// Whether to record the stacks of threads that interrupt the device's core. Stacks name the system
-        /// call, and cost these threads 2 to 12 us.
+        /// Whether to record the stacks of threads that interrupt the device's core. A stack names the system
+        /// call. Recording it costs the thread 2 to 12 us.
         "stacks" stacks: one bool = "true", only where trace.record is [true];
         /// Size of the trace buffer per watched core, in MiB. Increase it if events are missing.
         "buffer" buffer: one u32(1..=1024) = "16", only where trace.record is [true];
-        /// Whether to record page faults on the device's core as well.
+        /// Whether the trace includes page faults on the device's core.
         "page-faults" page_faults: one bool = "false", only where trace.record is [true];
     }
 
@@ -258,9 +258,8 @@ keys! {
         "lowest" lowest: one Rate = "1 kpps";
         /// Maximum distance between the rate found and the next higher rate that misses the goal.
         "width" width: one Percent = "1 %";
-        /// A trial misses every goal if the device takes longer to send the packets than they took to arrive,
-        /// by more than this share. In such a trial, packets were not lost only because the device's ring held
-        /// them.
+        /// Largest share by which a device may take longer to send the packets than they took to arrive.
+        /// Beyond it, a trial misses every goal, because only the device's ring prevented losses.
         "stretch" stretch: one Percent = "0.5 %";
         /// Sending time of the first trials of a search. The last trials send for trial.duration.
         "first-duration" first_duration: one Duration = "500 ms",
@@ -279,8 +278,8 @@ keys! {
         "source" source: one EnergyChoice {
             Auto = "auto", Rapl = "rapl", Command = "command", None = "none",
         } = "auto";
-        /// Command line, run by sh on this host, that prints one number per line, the power in watts. A
-        /// command that ends is run again after each interval.
+        /// Command line, run by sh on this host. It prints one number per line: the power in watts. A command
+        /// that ends is run again after each interval.
         "command" command: one String = required, only where energy.source is [EnergyChoice::Command];
         /// Time from one start of the energy command to the next.
         "interval" interval: one Duration = "1 s", only where energy.source is [EnergyChoice::Command];

@@ -197,9 +197,9 @@ impl Experiment {
     }
 
     /// Returns the trials in the order of execution. All combinations are executed once, and again for each
-    /// repeat, so that changes of the machine over time affect all combinations equally. If a key has no
-    /// effect, such as the batch size of a bridge, its values add no trials. A traced trial is followed by its
-    /// untraced control, so that both run under the same conditions. Trials that share a device are
+    /// repeat, so that changes in the machine over time affect all combinations equally. If a key has no
+    /// effect, such as the batch size of a bridge, its values add no trials. A traced trial is followed by
+    /// its untraced control, so that both run under the same conditions. Trials that share a device are
     /// consecutive.
     pub fn trials(&self) -> Vec<Trial> {
         let mut combinations = self.combinations();

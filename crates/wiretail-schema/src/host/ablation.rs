@@ -35,10 +35,10 @@ pub struct Ablation {
     pub repeats: u64,
     /// Configurations, indexed from 0: the host as it is, all settings, then the others.
     pub configurations: Vec<Configuration>,
-    /// Parts of the profile that cannot be tried: kernel command-line parameters and services.
+    /// Parts of the profile that cannot be tested: kernel command-line parameters and services.
     pub not_tried: Vec<String>,
-    /// Names of the loads, in the order of the experiment. Each trial of the experiment, without its repeats,
-    /// is a load.
+    /// Names of the loads, in the order of the experiment. Each trial of the experiment, not counting
+    /// repeats, is a load.
     pub loads: Vec<String>,
     /// All trials so far, in the order they were executed.
     pub trials: Vec<AblationTrial>,
@@ -160,7 +160,7 @@ impl Statistic {
 pub struct LoadResult {
     /// Load, as an index into [`Ablation::loads`].
     pub load: usize,
-    /// Median of each statistic over the valid trials of each configuration.
+    /// For each configuration, the median of each statistic over the valid trials.
     pub configurations: Vec<ConfigurationMedians>,
     /// Effect of all settings together: each statistic of the host as it is, minus that of the host with all
     /// settings.
@@ -191,7 +191,7 @@ pub struct FactorEffect {
     pub effects: Vec<Effect>,
 }
 
-/// Increase of a statistic when a factor is removed. Both trials belong to the same repeat and send the same
+/// Increase in a statistic when a factor is removed. Both trials belong to the same repeat and send the same
 /// packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
@@ -210,7 +210,7 @@ pub struct Effect {
     pub confidence: f64,
     /// Conclusion from the interval.
     pub verdict: EffectVerdict,
-    /// Best and worst rank that the interval allows among the settings with an effect, from 1; null for
+    /// Best and worst rank, from 1, that the interval allows among the settings with an effect; null for
     /// settings without an effect, and for all settings together.
     pub ranks: Option<(usize, usize)>,
     /// Whether every value used has at least ten packets beyond it.

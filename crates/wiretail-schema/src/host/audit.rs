@@ -25,7 +25,7 @@ pub struct Audit {
     pub cores_from: String,
     /// Findings, one per rule, in the order of the rules.
     pub findings: Vec<Finding>,
-    /// Files that exist but could not be read, for any rule, sorted by name.
+    /// Files that exist but could not be read, over all rules, sorted by name.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -142,7 +142,7 @@ pub enum Verdict {
     Good,
     /// The setting could not be read.
     Unseen,
-    /// The host lacks what the rule is about.
+    /// The host lacks the feature that the rule is about.
     NotHere,
 }
 

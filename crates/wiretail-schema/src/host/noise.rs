@@ -9,7 +9,7 @@ use crate::run::InterruptDelta;
 /// Schema name and version of the document.
 pub const NOISE_SCHEMA: &str = "wiretail.noise/1";
 
-/// Interruptions measured on some cores.
+/// Interruptions that were measured on some cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
     /// Schema name and version ([`NOISE_SCHEMA`]).
@@ -18,21 +18,21 @@ pub struct Noise {
     pub wiretail_version: String,
     /// Real-time priority of the measuring loops (SCHED_FIFO); null for the ordinary scheduler.
     pub fifo: Option<u8>,
-    /// Time that a loop rests after it has measured for [`Noise::watch_ns`], in ns; 0 if loops do not rest.
+    /// How long a loop rests after measuring for [`Noise::watch_ns`], in ns; 0 if loops do not rest.
     pub rest_ns: u64,
     /// Time that a loop measures between two rests, in ns; 0 if loops do not rest.
     pub watch_ns: u64,
-    /// Gaps below this threshold, in ns, are attributed to reading the clock.
+    /// Threshold, in ns. Shorter gaps are attributed to reading the clock.
     pub threshold_ns: u64,
-    /// Whether the kernel was traced during the measurement, which makes its interrupts slightly longer.
+    /// Whether the kernel was traced during the measurement. Tracing makes interrupts slightly longer.
     pub traced: bool,
     /// Names of the kinds of injected interference.
     pub injected: Vec<String>,
     /// Results per core, in ascending order.
     pub cores: Vec<CoreNoise>,
-    /// Results of other programs that ran right afterwards.
+    /// Results of other measuring programs, which ran right afterwards.
     pub peers: Vec<PeerNoise>,
-    /// Steps that failed and limits of the results; one sentence each.
+    /// Failed steps, and limits of the results; one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -53,8 +53,8 @@ pub struct CoreNoise {
     pub longest_ns: u64,
     /// Number of gaps in which the scheduler ran another thread on the core.
     pub preempted: u64,
-    /// Time that the hypervisor took from this core (steal time), in ns, in steps of 10 ms; null if the
-    /// hypervisor does not report it.
+    /// Time that the hypervisor took from this core (steal time), in ns, with a resolution of 10 ms; null if
+    /// the hypervisor does not report it.
     pub steal_ns: Option<u64>,
     /// Histogram of gap lengths: the non-empty buckets, in ascending order.
     pub histogram: Vec<GapBucket>,
@@ -128,7 +128,7 @@ pub struct GapCauses {
     pub gaps_missing: u64,
     /// Gaps whose parts are too short to be distinguished from reading the clock.
     pub gaps_unnamed: u64,
-    /// Gaps that were only counted in the histogram, without a cause.
+    /// Gaps that were counted only in the histogram and not attributed to a cause.
     pub gaps_not_kept: u64,
     /// Number of trace events.
     pub events: u64,
@@ -143,7 +143,7 @@ pub struct GapCause {
     pub kind: CauseKind,
     /// Name within the kind, such as a task or a handler; empty if the kind has no names.
     pub name: String,
-    /// Number of gaps of which this cause accounts for the largest part.
+    /// Number of gaps whose largest part is due to this cause.
     pub gaps: u64,
     /// Total length of these gaps, in ns.
     pub total_ns: u64,
@@ -153,7 +153,7 @@ pub struct GapCause {
     pub senders: Vec<GapSender>,
 }
 
-/// A thread that requested the work that took the core.
+/// A thread that requested the work for which the core was interrupted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapSender {
     /// Thread ID; 0 is the idle thread.

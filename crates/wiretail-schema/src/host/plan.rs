@@ -114,7 +114,7 @@ pub struct Setting {
     pub rule: Option<String>,
     /// Current value; null if absent or unknown.
     pub now: Option<String>,
-    /// Value to set; null for a boot parameter to remove.
+    /// Value to set; null if a boot parameter is to be removed.
     pub wanted: Option<String>,
     /// State of the setting: current value compared with the value to set.
     pub state: SettingState,
@@ -176,7 +176,7 @@ pub enum SettingState {
     Change,
     /// The setting was requested, but is not in effect according to the audit.
     Ineffective,
-    /// The host lacks the setting, or the setting is not under this host's control.
+    /// The host lacks the setting, or does not control it.
     NotHere,
     /// The setting could not be read.
     Unseen,

@@ -76,7 +76,7 @@ pub struct Recommendation {
     pub stand: Stand,
     /// Meaning for this host, in one or two sentences.
     pub says: String,
-    /// Evidence for the stand; empty if there is none.
+    /// Evidence for this state; empty if there is none.
     pub evidence: Vec<Evidence>,
     /// Steps to obtain more evidence.
     pub next: Vec<NextStep>,
@@ -198,11 +198,11 @@ pub struct DelayOf {
     /// Delay, in ns: the median over the trials, or the lower middle value for an even number of trials; for
     /// the maximum, the highest value of all trials.
     pub value_ns: i64,
-    /// Lowest lower bound of the trials' 95 % confidence intervals, in ns; null for the maximum, which has no
-    /// interval.
+    /// Lowest of the lower bounds of the trials' 95 % confidence intervals, in ns; null for the maximum,
+    /// which has no interval.
     pub low_ns: Option<i64>,
-    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of the intervals has no
-    /// upper bound.
+    /// Highest of the upper bounds of the trials' 95 % confidence intervals, in ns; null if one of the
+    /// intervals has no upper bound.
     pub high_ns: Option<i64>,
     /// Number of packets in all trials.
     pub packets: u64,
@@ -290,7 +290,7 @@ impl Deployment {
 pub struct Latency {
     /// Device and load: "skeleton, 2 kpps".
     pub load: String,
-    /// The 99.9th and 99.99th percentile and the maximum of the delay.
+    /// The 99.9th and 99.99th percentiles and the maximum of the delay.
     pub delays: Vec<DelayOf>,
     /// Whether the processor of the virtual machine was emulated in software. If so, its delays do not
     /// describe hardware. Null if the deployment is not a virtual machine, or if the run does not record it.

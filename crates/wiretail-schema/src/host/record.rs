@@ -9,9 +9,9 @@
 //! Permission denied (os error 13)
 //! ```
 //!
-//! A name that begins with `/` is the path of a file. Other names, such as `tasks`, are composed by the recording
-//! program. A name with the suffix `@later` is the second reading. A content line that begins with `=` or `\` is
-//! escaped by a leading `\`.
+//! A name that begins with `/` is the path of a file. Other names, such as `tasks`, are composed by the
+//! recording program. A name with the suffix `@later` is the second reading. If a content line begins with
+//! `=` or `\`, a leading `\` escapes it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -40,7 +40,7 @@ pub struct CapacityInputs {
     pub name: String,
     /// Median delay through the device under test, in ns.
     pub dut_median_ns: Estimate,
-    /// Median delay through a forwarder in the device's place that does no work, in ns.
+    /// Median delay through a forwarder that replaces the device and does no work, in ns.
     pub forwarder_median_ns: Estimate,
     /// Interrupts on the device's core.
     pub interrupts: Vec<InterruptLoad>,

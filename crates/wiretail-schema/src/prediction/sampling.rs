@@ -24,7 +24,7 @@ pub struct InterruptSampling {
     pub interrupts: Vec<SampledInterrupt>,
     /// Time spent in interrupts per second, in ns.
     pub interrupts_ns: f64,
-    /// Highest rate without a growing queue, in packets per second; null without a service time.
+    /// Highest rate at which the queue does not grow, in packets per second; null without a service time.
     pub max_pps: Option<f64>,
     /// Outcome at the requested rate.
     pub outcome: SamplingOutcome,
@@ -56,10 +56,10 @@ pub struct SamplingOutcome {
     pub rate_pps: f64,
     /// Number of packets that waited.
     pub late: u64,
-    /// Ratio of late packets: late / packets.
+    /// Fraction of packets that were late: late / packets.
     pub late_ratio: f64,
-    /// Late ratio according to the closed form. Null if the closed form does not apply because an interrupt
-    /// meets packets only in a few phases or lasts until the next packet.
+    /// The same fraction according to the closed form. Null if the closed form does not apply because an
+    /// interrupt meets packets only in a few phases or lasts until the next packet.
     pub late_ratio_expected: Option<f64>,
     /// Longest wait, in ns.
     pub max_wait_ns: f64,
@@ -110,7 +110,7 @@ pub struct MeasuredLate {
     pub rate_pps: f64,
     /// Median delay, in ns.
     pub median_ns: i64,
-    /// Packets with the highest delay, in order of time; as many as in the simulation.
+    /// Packets with the highest delays, in order of time; as many as in the simulation.
     pub worst: Vec<LatePacket>,
     /// Comparison with the simulation; null if no packet waited in the simulation or in the measurement.
     #[serde(default)]

@@ -23,7 +23,7 @@ pub struct TailPrediction {
     pub clock: String,
     /// Length of the initial part that was excluded, in ns.
     pub trim_ns: i64,
-    /// Fraction of the packets that was fitted, between 0 and 1; null if all were fitted and none were kept
+    /// Fraction of the packets that were fitted, between 0 and 1; null if all were fitted and none were kept
     /// for a comparison.
     pub calibrate: Option<f64>,
     /// Tail of the fitted packets.
@@ -106,7 +106,7 @@ pub struct Candidate {
     pub modified_scale_ns: f64,
     /// Anderson-Darling statistic of the fit.
     pub anderson_darling: f64,
-    /// Probability of an equally bad fit by chance. If it exceeds 0.05, its exact value is not known.
+    /// Probability that a fit is this bad by chance. If it exceeds 0.05, its exact value is not known.
     pub fit_chance: f64,
     /// Probability that event counts are this uneven over time by chance.
     pub counts_chance: f64,
@@ -170,8 +170,8 @@ pub struct Component {
     pub scale_ns: f64,
     /// Anderson-Darling statistic of the mixture.
     pub anderson_darling: f64,
-    /// Probability of an equally bad fit of the mixture by chance. If it exceeds 0.05, its exact value is not
-    /// known.
+    /// Probability that a fit of the mixture is this bad by chance. If it exceeds 0.05, its exact value is
+    /// not known.
     pub fit_chance: f64,
 }
 

@@ -17,8 +17,8 @@ pub struct Breakdown {
     pub packets: u64,
     /// Packets of the whole path that were not seen by every tap, or that had a repeated key.
     pub left_out: u64,
-    /// Packets that are excluded because their timestamps contradict each other: the delay inside the devices
-    /// exceeds the delay of the whole path.
+    /// Packets excluded because their timestamps contradict each other: the delay inside the devices exceeds
+    /// the delay of the whole path.
     pub contradictory: u64,
     /// Delay from the first tap to the last.
     pub whole: BreakdownDelays,

@@ -66,7 +66,7 @@ impl Accounting {
     }
 }
 
-/// Test of a device that drops packets with a certain text. The counts show which packets were lost.
+/// Test of a device that drops packets containing a certain text. The counts show which packets were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filtering {
     /// Interval between marked packets, in packets.

@@ -147,13 +147,13 @@ pub struct Readings {
 /// One reading of the meter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Time of the reading, in ns of the monotonic clock.
+    /// Time of the reading on the monotonic clock, in ns.
     pub at_ns: u64,
     /// One value per domain: joules since the start of the meter for RAPL, watts for a command.
     pub values: Vec<f64>,
 }
 
-/// Time span that the host spent in one state, in ns of the monotonic clock.
+/// Time span that the host spent in one state, in ns on the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateSpan {
     /// State of the host.

@@ -62,7 +62,7 @@ impl InterferenceKind {
     }
 }
 
-/// One injected interference: a line of the list.
+/// One injection of interference: a line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interference {
     /// Kind of the interference.
@@ -131,9 +131,9 @@ impl Interference {
 /// How well one kind of interference was attributed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KindGroundTruth {
-    /// Number of injected interferences of this kind.
+    /// Number of times that interference of this kind was injected.
     pub injected: u64,
-    /// Number of late packets that belong to an injected interference of this kind.
+    /// Number of late packets that belong to an injection of this kind.
     pub packets: u64,
     /// Number of these packets that were attributed to this kind.
     pub found: u64,
@@ -147,14 +147,14 @@ pub struct KindGroundTruth {
 }
 
 impl KindGroundTruth {
-    /// Returns the fraction of the packets delayed by this kind that were attributed to it; `None` if there
-    /// are none.
+    /// Returns the fraction of the packets delayed by this kind that were attributed to it; `None` if it
+    /// delayed none.
     pub fn recall(&self) -> Option<f64> {
         share(self.found, self.packets)
     }
 
-    /// Returns how many of the packets attributed to this kind it actually delayed, as a fraction; `None` if
-    /// none were attributed to it.
+    /// Returns the fraction of the packets attributed to this kind that it actually delayed; `None` if no
+    /// packets were attributed to it.
     pub fn precision(&self) -> Option<f64> {
         share(self.found, self.said)
     }
@@ -171,7 +171,7 @@ impl KindGroundTruth {
 pub struct GroundTruthReport {
     /// Results for each kind that was injected or attributed.
     pub kinds: BTreeMap<InterferenceKind, KindGroundTruth>,
-    /// Late packets outside of all injected windows: interruptions caused by the machine itself.
+    /// Late packets outside of all injected windows; the machine itself delayed them.
     pub not_injected: u64,
     /// Late packets that are not judged because they followed others too closely. Even if the device delayed
     /// every packet by only the baseline, they would have queued for more than half of their excess delay.

@@ -107,7 +107,7 @@ pub struct IntervalRecord {
     pub start_ns: i64,
     /// Length of the interval, in ns; shorter if the measurement ended within it.
     pub length_ns: i64,
-    /// Sent packets with a decided fate: matched, negative, out of window or lost.
+    /// Sent packets whose fate is decided: matched, negative, out of window or lost.
     pub sent: u64,
     /// Packets that arrived within the window.
     pub matched: u64,
@@ -132,7 +132,7 @@ pub struct IntervalRecord {
     /// Further copies at egress.
     #[serde(skip_serializing_if = "is_zero")]
     pub duplicates_post: u64,
-    /// Packets in `lost` with a key that occurred again.
+    /// Packets in `lost` whose key occurred again.
     #[serde(skip_serializing_if = "is_zero")]
     pub reused: u64,
     /// Packets given up early because too many were in flight.
@@ -147,7 +147,7 @@ pub struct IntervalRecord {
     /// Number of runs of lost packets that started in the interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_runs: u64,
-    /// Length, in packets, of the longest run of lost packets among those that grew in this interval.
+    /// Length, in packets, of the longest loss run that grew in this interval.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_run_longest: u64,
     /// Position of the first packet of that run in the ingress capture, from 0; absent if no run grew.

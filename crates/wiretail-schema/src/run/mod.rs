@@ -77,7 +77,7 @@ pub struct HostSnapshot {
     pub cores_isolated: Option<String>,
     /// List of cores without a periodic tick.
     pub cores_nohz_full: Option<String>,
-    /// Whether two hardware threads share a physical core.
+    /// Whether any two hardware threads share a physical core.
     pub smt_active: Option<bool>,
     /// Whether the processor reports that it runs under a hypervisor.
     pub hypervisor: bool,
@@ -93,7 +93,7 @@ pub struct HostSnapshot {
     pub transparent_hugepages: Option<String>,
     /// Number of reserved huge pages of 2 MiB.
     pub hugepages: Option<u64>,
-    /// Time per period that real-time threads may run, in µs; -1 for no limit.
+    /// How long real-time threads may run in each period, in µs; -1 for no limit.
     pub realtime_runtime_us: Option<i64>,
     /// Length of the period for the limit on real-time threads, in µs.
     pub realtime_period_us: Option<i64>,

@@ -52,10 +52,10 @@ pub struct Place {
     /// The percentile, in ns: the median over the trials, or the lower middle value for an even number of
     /// trials.
     pub value_ns: i64,
-    /// Lowest lower bound of the trials' 95 % confidence intervals, in ns.
+    /// Lowest of the lower bounds of the trials' 95 % confidence intervals, in ns.
     pub low_ns: i64,
-    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of the intervals has no
-    /// upper bound.
+    /// Highest of the upper bounds of the trials' 95 % confidence intervals, in ns; null if one of the
+    /// intervals has no upper bound.
     pub high_ns: Option<i64>,
     /// Whether the percentile is supported in every trial used.
     pub supported: bool,
@@ -87,7 +87,7 @@ pub struct Overload {
     pub sign: OverloadSign,
 }
 
-/// Sign by which an overload is detected.
+/// Sign that reveals an overload.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadSign {

@@ -46,6 +46,10 @@ pub struct Summary {
     pub variation: Variation,
     /// Per-flow breakdown, flows with most packets first.
     pub flows: Flows,
+    /// Whether the delay is steady over the measurement; null with too few packets (fewer than about 128), and
+    /// for soaks.
+    #[serde(default)]
+    pub steady_state: Option<SteadyState>,
     /// Lowest and highest delay of each interval, in order of egress time.
     pub intervals: Vec<Interval>,
     /// Packets with the highest delay, highest first.
@@ -270,6 +274,10 @@ pub struct Verdict {
     pub packets: u64,
     /// Packets that were lost or arrived after the limit.
     pub failures: u64,
+    /// Index of dispersion of the failures: how many failures come together, at least 1. The bounds count such
+    /// an episode as one failure.
+    #[serde(default = "independent")]
+    pub dispersion: f64,
     /// Number of lost or late packets that the budget allows among `packets`.
     pub failures_allowed: f64,
     /// Lower one-sided 95 % bound on the failure ratio (Clopper-Pearson).
@@ -278,6 +286,11 @@ pub struct Verdict {
     pub failure_ratio_high: f64,
     /// The verdict in one sentence.
     pub reason: String,
+}
+
+/// Index of dispersion of independent packets.
+fn independent() -> f64 {
+    1.0
 }
 
 /// Outcome of a budget: pass, fail or undecided.
@@ -348,6 +361,28 @@ impl Delay {
     }
 }
 
+/// Test of whether the delay is steady over the measurement: the most evident change of its level, or of the
+/// number of packets in its tail.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SteadyState {
+    /// Whether no change is both significant and large.
+    pub steady: bool,
+    /// Probability that a steady measurement has at least this evidence for a change.
+    pub p_value: f64,
+    /// Time of the most evident change, as egress time since the first arrival, in ns.
+    pub change_ns: i64,
+    /// Probability that a packet after the change has a higher delay than one before it; 0.5 if the change
+    /// affects only the tail.
+    pub slower_after: f64,
+    /// Share of packets above the 99th percentile before the change; null if the level changed.
+    pub tail_before: Option<f64>,
+    /// Share of packets above the 99th percentile after the change; null if the level changed.
+    pub tail_after: Option<f64>,
+    /// Time to leave out at the beginning (`--trim`) so that the rest is steady, in ns; null if the measurement
+    /// is steady, or if no trim of up to half of it has this effect.
+    pub proposed_trim_ns: Option<i64>,
+}
+
 /// A nearest-rank percentile with its distribution-free confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentile {
@@ -361,8 +396,14 @@ pub struct Percentile {
     /// Upper bound of the 95 % confidence interval, in ns. Null if no value of the sample bounds the percentile
     /// from above. In this case, the percentile may exceed the largest measured value.
     pub high_ns: Option<i64>,
-    /// Whether the percentile is supported: n (1 - p) is at least 10.
+    /// Whether the percentile is supported: n (1 - p) is at least 10, where n is the number of effective packets
+    /// if it is known.
     pub supported: bool,
+    /// Effective sample size: the number of independent packets that would determine the percentile equally
+    /// well. It is smaller than the number of packets if packets were delayed together. Null if the interval
+    /// assumes independent packets (gaps, IPDV, single flows).
+    #[serde(default)]
+    pub effective_packets: Option<u64>,
 }
 
 /// Loss (RFC 7680).

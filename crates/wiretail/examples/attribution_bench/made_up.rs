@@ -42,7 +42,7 @@ pub struct Trial {
 struct Cores {
     device: Pages,
     sends: Pages,
-    /// Times at which the device's core did something else.
+    /// Gaps during which the device's core did something else.
     away: Vec<Gap>,
     random: Random,
     events: u64,
@@ -107,7 +107,7 @@ impl Cores {
         self.away.push(Gap { from_ns: at_ns, to_ns });
     }
 
-    /// Adds the work of the sending core: a softirq for the packets, and occasional sleep.
+    /// Adds the work of the sending core: a softirq for the packets, and an occasional sleep.
     fn feeding(&mut self, slot: u64, at_ns: u64) {
         self.on_feeder(at_ns + 1000, SOFTIRQ, FEEDER, &3_u32.to_le_bytes());
         self.on_feeder(at_ns + 3000, SOFTIRQ_EXIT, FEEDER, &3_u32.to_le_bytes());
@@ -119,7 +119,7 @@ impl Cores {
 }
 
 impl Trial {
-    /// Synthesizes a trial with approximately `events` events and `packets` packets.
+    /// Synthesizes a trial with about `events` events and `packets` packets.
     pub fn new(events: u64, packets: u64) -> Self {
         let random = Random::new(0x5eed);
         let mut cores =

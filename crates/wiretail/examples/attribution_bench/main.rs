@@ -25,7 +25,7 @@ use made_up::Trial;
 
 /// Largest number of packets that are listed and explained.
 const WORST: usize = 5000;
-/// Number of packets of the reference, which is too slow for all of them.
+/// Number of packets that the reference processes; it is too slow for all of them.
 const SUBSET: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -125,8 +125,8 @@ fn check(found: &TrialExplanation, packets: u64) {
     assert!(unknown < 0.1);
 }
 
-/// Returns the time to compare a packet with all spans of the device's core. The spans found must include
-/// those that the explanation reports.
+/// Returns how long it takes to compare a packet with all spans of the device's core. The spans found must
+/// include those that the explanation reports.
 fn against_all_spans(
     trial: &Trial,
     folder: &std::path::Path,
@@ -150,7 +150,7 @@ fn against_all_spans(
     Ok(start.elapsed() / chosen.len().max(1) as u32)
 }
 
-/// Resets the peak of the resident set; if the kernel does not allow it, the peak of the whole program
+/// Resets the peak of the resident set; if the kernel does not allow this, the peak of the whole program run
 /// counts.
 fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");

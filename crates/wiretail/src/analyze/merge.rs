@@ -173,8 +173,8 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
     pub fn abandon(&self) {
         self.paired_merge.abandoned.store(true, Ordering::Relaxed);
         for queue in &self.paired_merge.queues {
-            // The lock is held here, so that a thread that has made its check but is not yet asleep does not
-            // miss the notification.
+            // The lock is held here. Otherwise, a thread between its check and its sleep could miss the
+            // notification.
             drop(lock(&queue.waiting));
             queue.room.notify_all();
         }

@@ -94,7 +94,7 @@ impl Samples {
     /// Completes the file.
     ///
     /// # Errors
-    /// Returns the first write error, such as a full disk, of this or an earlier call.
+    /// Returns the first write error, such as a full disk. It may be the error of an earlier call.
     pub fn finish(self) -> Result<()> {
         self.failure?;
         Ok(self.writer.finish()?)

@@ -31,7 +31,7 @@ const WINDOW_NS: i64 = 5_000_000_000;
 /// Measurement options.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Longest latency, in ns, with which a packet is considered as arrived.
+    /// Longest latency, in ns, of a packet that counts as arrived.
     pub window_ns: i64,
     /// Duration of the warm-up, in ns. Packets sent during the warm-up are left out.
     pub trim_ns: i64,
@@ -149,8 +149,8 @@ fn two_cores() -> [Option<CpuSet>; 2] {
 /// Pins a thread to some cores until dropped.
 ///
 /// The scheduler starts a thread on the core of its creator, and places a woken thread near its waker. The
-/// scheduler takes some milliseconds to notice that the next core is idle, and a short capture is read in
-/// this time. For the rest of a long capture, the scheduler's placement is better.
+/// scheduler takes some milliseconds to notice that the next core is idle, and a short capture is read within
+/// these milliseconds. For the rest of a long capture, the scheduler's placement is better.
 struct Pin {
     allowed: CpuSet,
 }

@@ -60,7 +60,7 @@ impl Source {
         Ok(Self { name, options, kind })
     }
 
-    /// Opens the same content with other options, for the other tap in one file. Fails for a pipe.
+    /// Opens the same file again with other options, to read its other tap. Fails for a pipe.
     pub fn other_tap(&self, options: OpenOptions) -> Result<Self> {
         let kind = match &self.kind {
             Kind::File(path) => Kind::File(path.clone()),

@@ -79,7 +79,11 @@ fn head(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()
 /// Writes one line per percentile, with its interval and a bar on a logarithmic scale.
 fn percentiles(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()> {
     let delay = &summary.delay;
-    writeln!(out, "  one-way delay of {} packets (RFC 7679)", count(delay.count))?;
+    writeln!(
+        out,
+        "  one-way delay of {} packets (RFC 7679), with 95 % intervals and effective sample sizes",
+        count(delay.count)
+    )?;
     let span = ((delay.max_ns.max(1) as f64) / (delay.min_ns.max(1) as f64)).ln().max(1e-9);
     let bar = |ns: i64| {
         let part = ((ns.max(1) as f64) / (delay.min_ns.max(1) as f64)).ln() / span;
@@ -113,7 +117,8 @@ fn percentiles(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Re
 fn interval(p: &Percentile) -> String {
     let high = p.high_ns.map_or("?".to_owned(), |high| duration(high as f64));
     let support = if p.supported { "" } else { "  too few packets for this percentile" };
-    format!("[{} … {high}]{support}", duration(p.low_ns as f64))
+    let effective = p.effective_packets.map_or(String::new(), |n| format!("  n_eff {}", count(n)));
+    format!("[{} … {high}]{effective}{support}", duration(p.low_ns as f64))
 }
 
 fn facts(out: &mut impl Write, summary: &Summary) -> io::Result<()> {

@@ -11,7 +11,7 @@ Examples:
   wiretail explain runs/2026-11-20T14-03-11-quickstart         # the worst packets of traced trials
   wiretail explain pre.pcap post.pcap                          # regular patterns among late packets
   wiretail explain pre.pcap post.pcap --irq irq.csv            # and interrupt counters
-  wiretail explain pre.pcap post.pcap --irq irq.csv --cpu 1    # only of core 1
+  wiretail explain pre.pcap post.pcap --irq irq.csv --cpu 1    # only those of core 1
   wiretail explain pre.pcap post.pcap --above 100us --json | jq .stalls
 
 How to read the result: docs/explain.md. irq.csv has one sample of the interrupt counters per line,

@@ -1,5 +1,5 @@
-//! Command-line options. [`traffic`] has the parts of a testbed as commands, [`predict`] and [`tail`] the
-//! models.
+//! Command-line options. [`traffic`] contains the parts of a testbed as commands; [`predict`] and [`tail`]
+//! contain the models.
 
 // Doc comments are the text of --help: brackets in them are not links.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -83,18 +83,20 @@ pub enum Command {
     Trace(trace::TraceArgs),
     /// Explain what delayed the worst packets, and what late packets have in common
     ///
-    /// For the traced trials of a run: lists what the device's core did while each of the worst packets waited, which
-    /// thread caused it, the percentiles without each cause, and mitigations. For other trials, and for two captures:
-    /// compares stalls with interrupt counters that were read once a second (--irq), and searches late packets for
-    /// regular patterns in time and in packet numbers. Each statement has its probability under chance.
+    /// For the traced trials of a run: lists the activity of the device's core while each of the worst
+    /// packets waited, the threads that caused it, the percentiles without each cause, and mitigations. For
+    /// other trials, and for two captures: compares stalls with interrupt counters that were read once a
+    /// second (--irq), and searches late packets for regular patterns in time and in packet numbers. Each
+    /// statement comes with the probability that it arises by chance.
     Explain(explain::ExplainArgs),
     /// Predict capacity, delays under other loads, and rare delays, from models and measurements
     Predict(predict::PredictArgs),
     /// Audit and tune a host for low latency: requested settings, effective settings, mitigations
     Host(host::HostArgs),
-    /// Compare results with a baseline
+    /// Compare groups of trials with a baseline
     ///
-    /// The first result is the baseline. Each difference has a 95 % confidence interval.
+    /// Finds out whether a change made the delay worse. The unit is the trial: trials of the same device differ by more
+    /// than their packets do, so each group needs several trials. All answers together are right with 95 % confidence.
     Compare(CompareArgs),
     /// Write a pair of synthetic captures with known loss, reordering and delays
     ///
@@ -154,19 +156,19 @@ pub struct AnalyzeArgs {
     /// Key by which a packet is matched at both taps: auto, moonsniff, bytes:A-B, invariant, payload, ip-id or
     /// offset:OFF+LEN
     ///
-    /// auto tries the other rules in order on the first packets, and takes the first whose keys are unique and match.
-    /// moonsniff is a 4-byte number followed by 0x55, after the UDP header. bytes:A-B are the bytes of the frame from A
-    /// to B, B excluded. invariant is the part of a packet that routers, NAT, VLAN tagging and TTL do not change.
-    /// offset:OFF+LEN is a number in the transport payload.
+    /// auto tries the other rules in order on the first packets, and takes the first rule whose keys are
+    /// unique and match. moonsniff is a 4-byte number followed by 0x55, after the UDP header. bytes:A-B are
+    /// the bytes of the frame from A to B, B excluded. invariant is the part of a packet that routers, NAT,
+    /// VLAN tagging and TTL do not change. offset:OFF+LEN is a number in the transport payload.
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub key: String,
-    /// For --key bytes: read both checksums of IPv4 frames with TCP or UDP as zero
+    /// For --key bytes: treat both checksums of IPv4 frames with TCP or UDP as zero
     #[arg(long)]
     pub zero_checksums: bool,
     /// Longest latency of a packet that counts as arrived
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub window: Duration,
-    /// Leave out packets sent in this first part of the measurement (warm-up)
+    /// Warm-up at the start of the measurement; packets sent during it are left out
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub trim: Duration,
     /// Interface of the ingress tap in a pcapng file, by index or name
@@ -252,7 +254,7 @@ pub struct RunArgs {
     /// Experiment in TOML
     #[arg(required_unless_present = "resume")]
     pub experiment: Option<PathBuf>,
-    /// Continue an interrupted run: execute the trials that are missing or failed
+    /// Continue an interrupted run: execute the trials that are missing or have failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out"])]
     pub resume: Option<PathBuf>,
     /// Run directory; by default a directory below runs/, named after time and experiment
@@ -300,27 +302,37 @@ pub struct CleanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail compare before after
-  wiretail compare baseline.json tuned.json rt.json --out comparison.html
-  wiretail compare main branch --check --tolerance 5%      # for CI: 1 if a value got worse
+  wiretail compare runs/ab                                # scenarios of one run with its first one
+  wiretail compare runs/monday runs/tuesday               # scenarios of the same name in two runs
+  wiretail compare a1 a2 a3 a4 --against b1 b2 b3 b4      # two groups of single results
+  wiretail compare runs/ab --check --tolerance 5%         # for CI
 
-Exit code: 0 success; 2 error; with --check also 1 if a result is worse than the baseline.")]
+Exit code: 0 success; 2 error; with --check: 0 nothing is worse by more than the tolerance; 1 something is; 3
+undecided.")]
 pub struct CompareArgs {
-    /// Results: directories written with --out, or summary.json files
-    #[arg(required = true, num_args = 2.., value_name = "RESULT")]
+    /// Run directories, or results: directories written with `analyze --out`, or summary.json files
+    #[arg(required = true, value_name = "RESULT")]
     pub results: Vec<PathBuf>,
+    /// Results or runs of the other group; the first ones are then the baseline
+    #[arg(long, num_args = 1.., value_name = "RESULT")]
+    pub against: Vec<PathBuf>,
+    /// Scenario of a run that the others are compared with; default: the first one
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
     /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,
     /// Write the comparison as an HTML page
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 if a result is worse than the baseline by more than the tolerance, with 95 % confidence
+    /// Exit with 1 if a result is worse than the baseline by more than the tolerance, with 95 % confidence, and with 3
+    /// if the trials do not decide
     #[arg(long)]
     pub check: bool,
+    /// Check results of different hosts or kernels, too
+    #[arg(long, requires = "check")]
+    pub across_hosts: bool,
     /// Accepted degradation, in percent of the baseline's value
-    ///
-    /// About fifteen values are compared, each at 95 % confidence: with 0%, one of them occasionally fails by chance.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = tolerance)]
     pub tolerance: f64,
 }
@@ -403,7 +415,7 @@ pub(crate) fn count(text: &str) -> Result<NonZeroU64, String> {
 }
 
 fn rate(text: &str) -> Result<NonZeroU64, String> {
-    let expected = "expected packets a second with their unit, such as 10kpps, 1Mpps or 500pps";
+    let expected = "expected a packet rate with its unit, such as 10kpps, 1Mpps or 500pps";
     let number = text.strip_suffix("pps").ok_or(expected)?.trim_end();
     count(number).map_err(|_| expected.to_owned())
 }

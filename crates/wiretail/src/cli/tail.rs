@@ -23,7 +23,7 @@ pub struct TailArgs {
     pub pre: PathBuf,
     /// Capture of the egress wire
     pub post: PathBuf,
-    /// Leave out packets sent in this first part of the measurement (warm-up)
+    /// Warm-up at the start of the measurement; packets sent during it are left out
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub trim: Duration,
     /// Fit only the first part of the packets, and compare the prediction with the others
@@ -35,7 +35,7 @@ pub struct TailArgs {
     /// Return period: predict the delay that is exceeded once in this time; may be repeated
     #[arg(long, value_name = "DURATION", default_values = ["1min", "1h", "40h"])]
     pub once_in: Vec<Duration>,
-    /// Treat high delays with fewer packets than this between them as one event
+    /// Treat high delays as one event if fewer packets than this lie between them
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub run: u64,
     /// Key by which a packet is matched at both taps, as in `wiretail analyze`

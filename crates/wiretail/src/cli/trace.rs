@@ -15,11 +15,11 @@ Examples:
   wiretail trace --show busy --json | jq '.senders[0]'
 
 Records interrupts, softirqs, task switches, calls from other cores and TLB flushes on the watched
-cores, and on all cores what is sent to the watched ones, and by which task. An event costs about
-150 ns on its core. --stacks costs a sender 2 to 12 µs per event, and names the system call.
+cores. On all cores, records what is sent to the watched ones, and by which task. An event costs
+about 150 ns on its core. --stacks costs a sender 2 to 12 µs per event, and names the system call.
 
-Timestamps are CLOCK_MONOTONIC; trace.json in the output directory has its offset from
-CLOCK_REALTIME, the clock of packet timestamps. A killed recording leaves its buffers in the kernel;
+Timestamps are CLOCK_MONOTONIC, but packet timestamps are CLOCK_REALTIME; trace.json in the output
+directory has the offset between the two. A killed recording leaves its buffers in the kernel;
 `wiretail clean` removes them.
 
 Exit code: 0 success; 1 events are missing, or the clock was set during the recording; 2 error.")]

@@ -157,9 +157,9 @@ pub struct GenerateArgs {
     pub streams: u16,
     /// Send the frames of a capture unchanged, with their recorded gaps
     ///
-    /// Reads pcap, pcapng, mscap or ERF, plain or compressed, of Ethernet, with complete frames of up to 1518
-    /// bytes. The whole capture is held in memory, up to 1 GiB of frames. With --rate, all gaps are scaled to
-    /// this mean rate.
+    /// Reads pcap, pcapng, mscap or ERF, plain or compressed. The file must contain complete Ethernet frames
+    /// of up to 1518 bytes. The whole capture is held in memory, up to 1 GiB of frames. With --rate, all gaps
+    /// are scaled to this mean rate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "off", "burst", "size", "flows", "streams"])]
     pub replay: Option<PathBuf>,
     /// Destination Ethernet address
@@ -180,8 +180,8 @@ pub struct GenerateArgs {
     /// How frames are passed to the kernel
     #[arg(long, value_enum, default_value_t = GenerateSocket::Packet)]
     pub socket: GenerateSocket,
-    /// Send through the queueing discipline, where `capture INTERFACE:out` sees the packets, and not directly
-    /// to the driver
+    /// Send through the queueing discipline and not directly to the driver, so that `capture INTERFACE:out`
+    /// sees the packets
     #[arg(long)]
     pub qdisc: bool,
     #[command(flatten)]
@@ -194,7 +194,7 @@ pub struct GenerateArgs {
     /// What to do with packets that became due while the generator was stalled
     #[arg(long, value_enum, default_value_t = LatePolicyChoice::CatchUp)]
     pub late_policy: LatePolicyChoice,
-    /// Count a packet as late if it departs later than this after its time
+    /// Count a packet as late if it departs more than this after its intended time
     #[arg(long, value_name = "DURATION", default_value = "100us")]
     pub late_limit: Duration,
     /// Number of the first packet; two generators in one capture need disjoint numbers
@@ -228,7 +228,7 @@ pub struct CaptureArgs {
     /// .zst
     #[arg(long, value_name = "FILE")]
     pub write: PathBuf,
-    /// End when a tap has seen this number of packets; also the limit of packets written per tap
+    /// End when a tap has seen this number of packets; no more than this number is written per tap
     #[arg(long, value_name = "N", value_parser = count)]
     pub packets: Option<NonZeroU64>,
     /// End after this time
@@ -276,9 +276,8 @@ Except with xdp-redirect, the forwarder busy-polls and takes a whole core. Disab
 offload at the senders (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB
 are not forwarded.
 
-The line `forwarding from IN to OUT` on standard error reports that packets are received from then
-on. On SIGUSR1, the counts so far are printed as one line of JSON on standard output; forwarding
-continues.
+Once packets are received, the line `forwarding from IN to OUT` appears on standard error. On
+SIGUSR1, the counts so far are printed as one line of JSON on standard output; forwarding continues.
 
 Exit code: 0 ended by SIGINT or SIGTERM; 2 error.")]
 pub struct ForwardArgs {
@@ -304,7 +303,7 @@ pub struct ForwardArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "delay",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub delay_every: u64,
-    /// With --socket dpdk: compute for this time per packet of a batch, before the batch is sent
+    /// With --socket dpdk: compute for this time for each packet of a batch, before the batch is sent
     #[arg(long, value_name = "DURATION")]
     pub work: Option<Duration>,
     /// With --socket dpdk: take packets once none has arrived for this time, like the receive timer of a NIC

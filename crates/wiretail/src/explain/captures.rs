@@ -21,7 +21,7 @@ use crate::analyze::source::Source;
 use crate::cli::explain::ExplainArgs;
 
 /// Largest number of analyzed packets. Each packet takes 24 bytes, another 32 bytes in the spectrum, and 8
-/// bytes for each of its numbers.
+/// bytes for each of its counters.
 const PACKETS_MAX: usize = 1 << 21;
 /// Largest number of listed stalls.
 const STALLS_MAX: usize = 100;
@@ -118,8 +118,8 @@ fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> 
     Ok((job, again))
 }
 
-/// Returns the summary, the matched packets in order of departure with the numbers in them, and their total
-/// number. Reads the ingress capture a second time, from `again`, for the numbers.
+/// Returns the summary, the matched packets in order of departure with the counters in them, and the total
+/// number of packets. Reads the ingress capture a second time, from `again`, to get the counters.
 ///
 /// # Errors
 /// As for [`explain`].
@@ -149,13 +149,13 @@ pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
     Ok((summary, series, whole))
 }
 
-/// Whether the numbers increase in small steps. Other numbers recur for reasons of their own, or never.
+/// Whether the values increase in small steps. Other values recur for reasons of their own, or never.
 fn counts(values: &[u64]) -> bool {
     let steps = values.windows(2).filter(|pair| (1..1024).contains(&pair[1].wrapping_sub(pair[0]))).count();
     steps * 10 >= values.len() * 9
 }
 
-/// Reads the numbers in each matched packet.
+/// Reads the counters in each matched packet.
 fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
     let mut found: Vec<Option<Vec<u64>>> =
         vec![Some(Vec::with_capacity(matched.len())); fields::COUNTERS.len()];

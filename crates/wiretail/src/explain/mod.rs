@@ -33,7 +33,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
 fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
     if arguments.pre.is_file() {
         bail!(
-            "{}: one capture only; expected also the capture of the egress wire, or the directory of a run",
+            "{}: only one capture; expected a second one, of the egress wire, or the directory of a run",
             arguments.pre.display()
         );
     }

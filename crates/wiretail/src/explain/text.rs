@@ -9,13 +9,13 @@ use wiretail_schema::causes::capture::{
 
 /// Largest number of printed stalls and alignments; JSON has all.
 const SHOWN: usize = 8;
-/// An alignment is marked as weak evidence if the probability that it occurs by chance is at least this high.
+/// An alignment is marked as weak evidence if it occurs by chance with at least this probability.
 const LIKELY: f64 = 0.01;
 
 /// Writes the whole explanation.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<()> {
     writeln!(
         out,
@@ -34,7 +34,7 @@ pub fn write(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Resu
 /// Writes the regular patterns.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn patterns(out: &mut impl Write, periodicity: &Periodicity) -> io::Result<()> {
     writeln!(out, "  REGULAR PATTERNS among late packets ({} packets)", count(periodicity.packets))?;
     if periodicity.recurrences.is_empty() {
@@ -50,7 +50,7 @@ fn stalls(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<
     let above = duration(explanation.stall_above_ns as f64);
     writeln!(out, "  STALLS: packets delayed by {above} or more")?;
     if explanation.stalls.is_empty() {
-        writeln!(out, "    none; use --above to set another limit")?;
+        writeln!(out, "    none; set another limit with --above")?;
     }
     for stall in explanation.stalls.iter().take(SHOWN) {
         writeln!(
@@ -92,7 +92,7 @@ fn interrupts(out: &mut impl Write, found: &Interrupts, stalls: &[Stall]) -> io:
     if stalls.is_empty() {
         return Ok(());
     }
-    writeln!(out, "  STALLS AND INTERRUPTS (the clocks' offset is unknown, and fitted)")?;
+    writeln!(out, "  STALLS AND INTERRUPTS (the offset between the clocks is unknown and is fitted)")?;
     let Some(best) = found.alignments.first() else {
         writeln!(out, "    no occasional interrupt coincided with a stall\n")?;
         return Ok(());
@@ -150,8 +150,8 @@ fn recurrence(out: &mut impl Write, found: &Recurrence, rate_hz: f64) -> io::Res
     writeln!(out, "    {follows}{clock}")?;
     writeln!(
         out,
-        "      {} of {} late runs (more than {} over their surroundings), {:.1} expected; on average {} later; \
-         false alarm at most {:.0e}",
+        "      {} of {} late runs (more than {} above the packets around them), {:.1} expected; on average \
+         {} later; false alarm at most {:.0e}",
         count(found.late_inside),
         count(found.late),
         duration(found.late_above_ns as f64),

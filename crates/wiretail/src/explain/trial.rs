@@ -21,14 +21,14 @@ const COMPARED: [f64; 2] = [99.9, 99.999];
 /// Writes the explanation, with up to `worst` of the worst packets.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io::Result<()> {
     writeln!(out, "\n  {}. {}", findings.number, findings.name)?;
     match &findings.causes {
         Some(explanation) => self::explanation(out, explanation, worst)?,
         None => writeln!(
             out,
-            "  not traced: set [trace] record = true in the experiment to record what delayed its packets\n"
+            "  not traced: set [trace] record = true in the experiment to record what delays packets\n"
         )?,
     }
     findings.ground_truth.iter().try_for_each(|report| ground_truth(out, report))?;
@@ -69,7 +69,7 @@ fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<
         let said = if confused.said.is_empty() { "nothing" } else { &confused.said };
         writeln!(
             out,
-            "    {} packets of {} were attributed to: {said}",
+            "    {} packets delayed by {} were attributed to: {said}",
             confused.packets,
             confused.injected.name()
         )?;

@@ -59,7 +59,7 @@ pub(super) fn forget(root: &Path) {
     }
 }
 
-/// Fails if a run has changed the same files, because the values that it restores would be wrong.
+/// Fails if a run has changed the same files, because restoring them would write wrong values in that case.
 ///
 /// # Errors
 /// Returns an error with the run and the file.

@@ -149,7 +149,8 @@ fn told(
         }
         (_, false, true) => writeln!(
             out,
-            "  {words} words of the boot command line: no GRUB here; add boot-line.txt of plan --out to your boot loader"
+            "  {words} words of the boot command line: no GRUB here; add boot-line.txt, written by plan \
+             --out, to your boot loader"
         )?,
         (_, false, false) => writeln!(
             out,

@@ -23,7 +23,7 @@ use crate::run::testbed::profile::read;
 /// # Errors
 /// Returns an error if a record can't be read or written.
 pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
-    // Includes the files that a plan needs, so that a plan can be made from a saved audit.
+    // Includes the files that a plan needs, so that a plan can be made from a saved record.
     let record = match &arguments.from {
         Some(path) => recorded(path, &files())?,
         None => read(Path::new("/"), &files(), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),

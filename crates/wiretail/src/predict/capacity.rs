@@ -1,4 +1,4 @@
-//! `wiretail predict capacity`: reads inputs from options, a file or a run; prints a table or JSON.
+//! `wiretail predict capacity`: reads the inputs from options, a file or a run, and prints a table or JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -127,8 +127,8 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, granularity_ns }))
 }
 
-/// Returns the interrupts of the device's core in its trial: from the trace if there is one, else from the
-/// counters and the given costs.
+/// Returns the interrupts of the device's core in its trial: from the trace if there is one, otherwise from
+/// the counters and the given costs.
 fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
     let file = path.join(&trial.directory).join(EXPLANATION_FILE);
     let shown = file.display();
@@ -268,7 +268,7 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
     )
 }
 
-/// Writes R_max next to the rates that searches found; writes nothing if there are none.
+/// Writes R_max next to the rates that searches found; writes nothing if there are no searches.
 fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Result<()> {
     let mut all = model
         .deployments

@@ -23,7 +23,7 @@ use crate::cli::predict::InterruptsArgs;
 
 /// Largest number of late packets that are listed and drawn.
 const WORST: usize = 5_000;
-/// Largest number of simulated packets, of 8 bytes each.
+/// Largest number of simulated packets; each takes 8 bytes.
 const PACKETS_MAX: u64 = 10_000_000;
 /// Largest number of simulated interrupts.
 const INTERRUPTS_MAX: f64 = 1e9;
@@ -201,8 +201,8 @@ fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
             sampling.max_pps.map_or_else(String::new, |max| format!(": it serves at most {}", rate(max)));
         writeln!(
             out,
-            "\n  OVERLOADED: packets arrive faster than the core serves them{max}. The queue grows while they arrive; \
-             the waits depend on that duration"
+            "\n  OVERLOADED: packets arrive faster than the core serves them{max}. The queue grows while \
+             they arrive; the waits depend on how long they arrive"
         )?;
     } else if let Some(max) = sampling.max_pps {
         writeln!(out, "\n  the core serves at most {}", rate(max))?;

@@ -25,8 +25,8 @@ pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
     }
 }
 
-/// Returns the timestamp sources of a measurement, and the granularity of its delays in ns, which is the
-/// finer one of both taps.
+/// Returns the timestamp sources of a measurement, and the granularity of its delays in ns, which is that of
+/// the tap with the finer granularity.
 fn clock(summary: &Summary) -> (String, f64) {
     let (pre, post) = (&summary.pre.clock, &summary.post.clock);
     let source = if pre.source == post.source {

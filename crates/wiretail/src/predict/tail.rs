@@ -17,7 +17,7 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::tail::TailArgs;
 
-/// Largest number of analyzed packets, of about 50 bytes each.
+/// Largest number of analyzed packets; each takes about 50 bytes.
 const PACKETS_MAX: usize = 1 << 26;
 
 /// Runs `wiretail predict tail`.
@@ -94,7 +94,7 @@ fn read(arguments: &TailArgs) -> Result<Read> {
         }),
     )?;
     if matched.len() > PACKETS_MAX {
-        bail!("more than {PACKETS_MAX} packets; split the captures; a part of them suffices");
+        bail!("more than {PACKETS_MAX} packets; split the captures; a part of them is enough");
     }
     matched.sort_unstable();
     let (clock, granularity_ns) = super::clock(&summary);
@@ -172,7 +172,8 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     }
     writeln!(
         out,
-        "  {} above {}: {} packets in {} events (fewer than {} packets between them is one)",
+        "  {} above {}: {} packets in {} events (packets with fewer than {} others between them are one \
+         event)",
         if fit.below.is_some() { "UPPER COMPONENT" } else { "TAIL" },
         duration(fit.threshold_ns),
         count(fit.exceedances),
@@ -191,7 +192,8 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     if fit.thin && fit.below.is_none() {
         writeln!(
             out,
-            "    no threshold with 100 or more events has a fitting distribution: this fit is based on fewer"
+            "    no threshold with 100 or more events has a fitting distribution: this fit is based on fewer \
+             events"
         )?;
     }
     let chosen = tail.candidates.iter().find(|candidate| candidate.threshold_ns == fit.threshold_ns);
@@ -237,7 +239,7 @@ fn write_forecast(out: &mut impl Write, forecast: &Forecast) -> io::Result<()> {
     let percent = forecast.confidence * 100.0;
     writeln!(
         out,
-        "  EVENTS IN THE NEXT {} PACKETS; all bands hold jointly with {percent:.0} %",
+        "  EVENTS IN THE NEXT {} PACKETS; all bands hold jointly with {percent:.0} % confidence",
         count(forecast.packets)
     )?;
     for level in &forecast.levels {

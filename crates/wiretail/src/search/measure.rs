@@ -43,8 +43,8 @@ pub fn of(
     };
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    // This is not computed in a search over bursts. Departures always take longer than arrivals there,
-    // because the last burst leaves the device after it has arrived.
+    // This is not computed in a search over bursts. In such a search, departures always take longer than
+    // arrivals, because the last burst leaves the device only after it has arrived.
     if effort.over == Over::Rate {
         trial.stretch = stretch(&summary.pre, &summary.post);
     }
@@ -91,8 +91,8 @@ fn missed(goal: &Goal, summary: &Summary) -> f64 {
     }
 }
 
-/// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals.
-/// If a device keeps up, it delays the last packet as long as the first. In an overloaded device, the last
+/// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals. A
+/// device that keeps up delays the last packet by as much as the first. In an overloaded device, the last
 /// packet waits for all packets in the ring.
 fn stretch(pre: &Capture, post: &Capture) -> f64 {
     let came = (pre.last_ns - pre.first_ns).max(1) as f64;

@@ -97,7 +97,7 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
             if let Some(held) = goal.held {
                 writeln!(
                     out,
-                    "    the device held {} packets of the burst when the last packet of the burst arrived",
+                    "    the device held {} packets of the burst when the burst's last packet arrived",
                     count(held as u64)
                 )?;
             }

@@ -77,7 +77,7 @@ impl Apt {
         if packages.is_empty() {
             return Ok(());
         }
-        // Services that exist already may be in use, so only new services are disabled. The services of all
+        // Services that already exist may be in use, so only new services are disabled. The services of all
         // parts are checked, because the packages of a part can include packages of another part.
         let services = PARTS.iter().flat_map(|part| part.services.iter().copied());
         let new: Vec<&str> = services.filter(|service| !is_known(service)).collect();
@@ -85,7 +85,7 @@ impl Apt {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--", "sh", "-euc", QUIETLY, "sh"]);
         command.env("SERVICES", new.join(" ")).arg(get.get_program()).args(get.get_args());
-        // If another apt is running, wait until it ends.
+        // If another apt is running, wait for it to end.
         command.args(["-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=600"]);
         // Configuration files that the user has changed are kept.
         command.args(["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]);

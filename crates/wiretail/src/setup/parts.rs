@@ -128,8 +128,8 @@ pub const PARTS: &[Part] = &[
         probes: &["snort"],
         by_hand: "\
 Build LibDAQ (with its afpacket module, and the dpdk module for DPDK), then Snort 3, each from its project's
-  release and after its own instructions, with a prefix such as /usr/local. Wiretail looks for the program `snort`
-  on the PATH and in /usr/local/bin; `snort --daq-list` must name afpacket, or dpdk.",
+  release and following its instructions, with a prefix such as /usr/local. Wiretail looks for the program `snort`
+  on the PATH and in /usr/local/bin; `snort --daq-list` must list afpacket, or dpdk.",
         ..PLAIN
     },
 ];

@@ -23,7 +23,7 @@ day=$(tar -tvzf set.tar.gz --full-time --utc | awk '{ print $4 }' | sort | tail 
 cat >ORIGIN <<END
 Emerging Threats Open, $active active rules of $day, all *.rules files in one.
 From $inside in ${1##*/}, the original archive of Debian's source package suricata.
-Licences beside. A current set: suricata-update.
+The licences are in this folder. For a current set, use suricata-update.
 END
 rm set.tar.gz
 mv rules emerging.rules";

@@ -91,8 +91,8 @@ fn files(apt: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Copies the entry of `text` that has this URI and suite. The copy has other types, another suite, and only
-/// the component main. Also returns the file extension for the entry's format, which is either one line with
-/// options in brackets or a stanza of fields.
+/// the component main. Also returns the file extension for the entry's format. An entry is either one line
+/// with options in brackets or a stanza of fields.
 fn copied(
     text: &str,
     (uri, found): (&str, &str),

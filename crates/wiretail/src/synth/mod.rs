@@ -58,10 +58,10 @@ pub struct LatencyModel {
     /// Median of the variable part, in ns. The variable part lies between a quarter of this value and four
     /// times this value.
     pub body_ns: u64,
-    /// Length of the shortest stall, in ns. Stalls last up to 128 times as long, and each doubling of the
-    /// length is half as likely.
+    /// Length of the shortest stall, in ns. Stalls last up to 128 times as long; each doubling of the length
+    /// halves the probability.
     pub tail_ns: u64,
-    /// Share of the packets that meet a stall.
+    /// Share of the packets that encounter a stall.
     pub tail_share: f64,
 }
 
@@ -102,9 +102,9 @@ pub struct GroundTruth {
     pub duplicates_pre: u64,
     /// Second copies in the egress capture.
     pub duplicates_post: u64,
-    /// Packets that arrived after a packet sent later, without second copies (RFC 4737).
+    /// Packets that arrived after a packet sent later, not counting second copies (RFC 4737).
     pub reordered: u64,
-    /// Packets that met a stall, except packets that only waited behind them.
+    /// Packets that encountered a stall, not counting packets that only waited behind them.
     pub stalls: u64,
     /// Smallest delay in ns. This field and the next two exclude second copies.
     pub min_delay_ns: u64,
@@ -177,11 +177,11 @@ fn check(options: &SynthOptions) -> io::Result<()> {
     let shares =
         [options.loss, options.duplicate_pre, options.duplicate_post, options.reorder, latency.tail_share];
     let fault = if !(1..=1 << 32).contains(&options.packets) {
-        "packets must be 1 to 2^32: the 4-byte counter must not repeat"
+        "the number of packets must be 1 to 2^32: the 4-byte counter must not repeat"
     } else if !(1..=100_000_000).contains(&options.rate_pps) {
-        "the rate must be 1 to 100 million packets a second"
+        "the rate must be 1 to 100 million packets per second"
     } else if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
-        "loss, duplicates, reordering and stalls are shares of the packets, 0 to 1"
+        "loss, duplicates, reordering and stalls must be shares of the packets, 0 to 1"
     } else if !(60..=1514).contains(&options.frame_len) {
         "the frame length must be 60 to 1514 bytes"
     } else if !(1..=60_000).contains(&options.flows) {
@@ -189,7 +189,7 @@ fn check(options: &SynthOptions) -> io::Result<()> {
     } else if latency.base_ns < 2
         || latency.base_ns.max(latency.body_ns).max(latency.tail_ns) > 10_000_000_000
     {
-        "delays must be at most 10 s, the fixed part at least 2 ns"
+        "delays must be at most 10 s, and the fixed part at least 2 ns"
     } else if options.start_ns > 4_000_000_000_000_000_000 {
         "the start must be before the year 2096: a pcap file counts seconds in 32 bits"
     } else {
@@ -272,8 +272,8 @@ struct Device {
 impl Device {
     fn new(options: &SynthOptions) -> Self {
         let gap_ns = 1_000_000_000 / options.rate_pps;
-        // Transmission time at 10 Gbit/s of the frame, its preamble, check sequence and gap (24 bytes for
-        // these three). It is limited so that the queue does not grow without bound.
+        // Transmission time, at 10 Gbit/s, of the frame and its preamble, check sequence and gap (24 bytes
+        // for these three). It is limited so that the queue does not grow without bound.
         let wire_ns = (options.frame_len as u64 + 24) * 8 / 10;
         Self {
             random: Random::new(options.seed),
@@ -291,7 +291,7 @@ impl Device {
     }
 
     /// Returns the lateness of the load generator. The lateness is so small that the next packet never
-    /// overtakes.
+    /// overtakes this one.
     fn jitter_ns(&mut self) -> u64 {
         self.random.next() % (self.gap_ns / 4).clamp(1, 1_000)
     }

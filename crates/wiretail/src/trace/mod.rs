@@ -22,7 +22,7 @@ use wiretail_schema::causes::trace::{TRACE_FILE, TraceInfo, TraceNames};
 use crate::cli::trace::TraceArgs;
 use crate::traffic::live;
 
-/// Interval between checks for the end of the recording.
+/// How often the end of the recording is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs `wiretail trace`.
@@ -72,15 +72,15 @@ fn record(arguments: &TraceArgs, folder: &Path, cores: &CoreSet) -> Result<()> {
     complete(folder, info)
 }
 
-/// Creates the folder of a trace. A folder with a trace is rejected, because the files of both traces would
-/// be mixed.
+/// Creates the folder of a trace. A folder that already contains a trace is rejected, because the files of
+/// the two traces would be mixed.
 ///
 /// # Errors
 /// Returns an error if the folder contains a trace or cannot be created.
 pub fn prepare(folder: &Path) -> Result<()> {
     if folder.join(TRACE_FILE).exists() {
         bail!(
-            "{}: this folder holds a trace already; choose another folder, or remove the trace",
+            "{}: this folder already holds a trace; choose another folder, or remove the trace",
             folder.display()
         );
     }

@@ -1,4 +1,4 @@
-//! Summarizes a trace: counts and durations of events by core, and their senders.
+//! Summarizes a trace: counts and durations of the events on each core, and their senders.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct Summary {
     pub clock_stepped: bool,
     /// Uncertainty of the alignment between trace and packets, in ns.
     pub clock_uncertainty_ns: u64,
-    /// Kinds of events by core, most frequent first.
+    /// Kinds of events on each core, most frequent first.
     pub kinds: Vec<KindRow>,
     /// Senders, most frequent first.
     pub senders: Vec<SenderRow>,

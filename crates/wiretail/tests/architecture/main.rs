@@ -69,7 +69,7 @@ fn workspace() -> (Vec<Package>, PathBuf) {
     (packages.collect(), PathBuf::from(text(&metadata["workspace_root"])))
 }
 
-/// Describes why `name` must not depend on `dependency`, where both are crates of the workspace.
+/// Describes why `name` must not depend on `dependency`; both are crates of the workspace.
 fn direction_fault(name: &str, dependency: &str) -> Option<String> {
     if name == COMMAND_LINE {
         return None;

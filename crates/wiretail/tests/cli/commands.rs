@@ -43,7 +43,7 @@ fn describe(command: &[&str], page: &mut String) {
     }
 }
 
-/// A command that is wrapped cannot be copied.
+/// A wrapped command cannot be copied.
 #[test]
 fn examples_fit_into_one_line() {
     let examples =

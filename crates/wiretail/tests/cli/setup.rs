@@ -76,7 +76,7 @@ fn install_needs_root() {
         return;
     };
     let name = part["part"].as_str().expect("a name");
-    // Runs as nobody if the test is run by root, and as the current user otherwise.
+    // Runs as the user nobody if root runs the test, and as the current user otherwise.
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -63,7 +63,7 @@ fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
         let sender = scope.spawn(move || {
             pin(0).expect("pinned");
             while !stop.load(Ordering::Relaxed) {
-                // The size is larger than any memory that an allocator keeps for reuse.
+                // The size exceeds any amount of memory that an allocator keeps for reuse.
                 let mut mapped = vec![0_u8; 64 << 20];
                 mapped[4096] = 1;
                 drop(std::hint::black_box(mapped));
@@ -266,7 +266,7 @@ fn command_names_senders() {
     let shown = wiretail(["trace", "--show", path]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(text.starts_with("core 1, ") && text.contains("in munmap()"), "{text}");
-    assert!(fail(record).contains("holds a trace already"));
+    assert!(fail(record).contains("already holds a trace"));
 }
 
 #[test]

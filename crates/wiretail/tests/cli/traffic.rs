@@ -205,7 +205,7 @@ fn await_forwarding(bed: &Bed) {
     panic!("the forwarder did not start");
 }
 
-/// Captures at the sender's peer what these arguments send.
+/// Captures, at the sender's peer, the packets sent with these arguments.
 fn sent_and_seen(bed: &Bed, file: &Path, arguments: &[&str]) -> (Value, Vec<(i64, Vec<u8>)>) {
     let _ = std::fs::remove_file(file);
     let capture = capture(file, &[&bed.place("dut/in"), "--stream", "--snaplen", "2000"]);

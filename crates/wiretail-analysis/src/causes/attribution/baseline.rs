@@ -1,6 +1,6 @@
-//! The device's baseline: the usual time of each cause. If a service interval was longer than usual and no
-//! event explains it, the excess time gets a span of its own. The wait of packets queued after it is
-//! attributed to this span.
+//! The device's baseline: the time that each cause usually takes. If a service interval was longer than usual
+//! and no event explains it, the excess time gets a span of its own. If later packets had to wait because of
+//! it, their wait is attributed to this span.
 
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::TraceRoles;
@@ -11,16 +11,16 @@ use super::timeline::{Edge, NO_SENDER, Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 use crate::stats::list;
 
-/// Minimum excess of a service interval over the usual one, in ns. A smaller excess is indistinguishable from
-/// normal variation. A device's loop logs stalls of at least this length.
+/// Minimum time, in ns, by which a service interval must exceed the usual one. A smaller excess is
+/// indistinguishable from normal variation. The device's loop logs stalls of at least this length.
 const EXCESS_NS: u64 = 5_000;
-/// Time after a packet's timestamp during which the sending core may still work on it, in ns.
+/// Time in ns after a packet's timestamp during which the sending core may still be working on the packet.
 const HANDOVER_NS: u64 = 3_000;
 
-/// Time after a packet's departure during which the device may still work for it, in ns.
+/// Time in ns after a packet's departure during which the device may still be working on the packet.
 const AFTER_NS: u64 = 10_000;
 
-/// Delays between these percentiles are usual.
+/// Delays between these percentiles count as usual.
 const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 
 /// Usual time that each cause takes per packet, by cause number. The device's own sending is also a softirq.
@@ -28,7 +28,7 @@ const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 pub struct Baseline {
     /// Usual time until the packet has left.
     of_packet_ns: Vec<u64>,
-    /// Usual total time. A tap timestamps a packet before or during the softirq that delivers it.
+    /// Usual total time. A tap takes a packet's timestamp before or during the softirq that delivers it.
     whole_ns: Vec<u64>,
 }
 
@@ -85,7 +85,7 @@ pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
     span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))
 }
 
-/// Time that causes took from the packets' service intervals, as far as it exceeds the baseline.
+/// Time beyond the baseline that causes took from the packets' service intervals.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
     /// `(packet's position, cause, ns)`, ordered by position.
@@ -111,8 +111,8 @@ impl Taken {
             }
             let mut own_ns = residence.service_interval_ns();
             for (cause, sum_ns) in &sums {
-                // If the packet waited, its service interval also contains the remaining time to send the
-                // previous packet.
+                // If the packet waited, its service interval also contains the time that was still needed to
+                // send the previous packet.
                 let baseline_ns = match residence.start_ns > residence.in_ns {
                     true => baseline.whole_ns(*cause, 1),
                     false => baseline.ns(*cause, 0),
@@ -129,8 +129,8 @@ impl Taken {
     }
 }
 
-/// Returns the spans, together with a new span for each service interval that was longer than usual without
-/// an event. `feeding` contains the interrupts of the sending core.
+/// Returns the spans, with a new span for each service interval that was longer than usual although no event
+/// explains it. `feeding` contains the interrupts of the sending core.
 pub fn add_excess(
     residences: &[Residence],
     spans: &[Span],
@@ -214,7 +214,7 @@ fn held_by_sender<'a>(residence: &Residence, feeding: &'a [Span]) -> Option<(&'a
     (ns > 0).then_some((named.unwrap_or(first), ns))
 }
 
-/// Number of packets that arrived while this packet was in the device and left immediately after it.
+/// Number of packets that arrived while this packet was in the device, and that left immediately after it.
 fn leave_together(residences: &[Residence], place: usize) -> usize {
     /// Maximum time between the departures of two packets of a batch, in ns.
     const APART_NS: u64 = 3_000;
@@ -229,8 +229,8 @@ fn leave_together(residences: &[Residence], place: usize) -> usize {
         .count()
 }
 
-/// Adds spans that cover `ns` of the free time in a window and otherwise equal `like`. The latest free time
-/// is filled first, because the packet was present until it left.
+/// Adds copies of `like` that together cover `ns` of the free time in a window. The latest free time is
+/// filled first, because the packet was present until it left.
 fn fill(spans: &[Span], from_ns: u64, to_ns: u64, ns: u64, like: Span, pieces: &mut Vec<Span>) {
     let (mut left_ns, mut until_ns) = (ns, to_ns);
     let first = pieces.len();

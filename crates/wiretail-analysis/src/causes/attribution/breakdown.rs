@@ -7,8 +7,8 @@ use super::timeline::{CpuLoad, NO_SENDER, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
-/// Packets arrived late and together if they arrived within less than this share of the time that the same
-/// number of packets takes at the mean rate.
+/// A group of packets counts as a late burst if it arrived in less than this fraction of the time that the
+/// same number of packets takes at the mean rate.
 const LATE_SHARE: f64 = 0.8;
 
 /// Part of a packet's excess delay. Causes and senders have the same numbers as in the timelines.
@@ -37,15 +37,15 @@ pub struct Split<'a> {
     pub undisturbed_ns: &'a [u64],
     /// Each packet's service interval minus the time that causes took from it beyond their baseline, in ns.
     pub own_ns: &'a [u64],
-    /// Numbers of the causes used when packets wait for each other, one number per reason.
+    /// Numbers of the causes that stand for packets waiting for each other, one number per reason.
     pub cpu_loads: [u16; 3],
-    /// Whether packets should arrive evenly.
+    /// Whether packets are meant to arrive at even intervals.
     pub evenly: bool,
 }
 
 impl Split<'_> {
-    /// Splits the excess delay `lost_ns` of the packet at `place`. Returns its parts and the remainder
-    /// without a cause, which add up to `lost_ns`.
+    /// Splits the excess delay `lost_ns` of the packet at `place` into parts. Returns the parts and the
+    /// unexplained remainder, which together add up to `lost_ns`.
     pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
         let residence = &self.residences[place];
         let served = self.served(place);
@@ -107,8 +107,8 @@ impl Split<'_> {
     }
 
     /// Attributes the time in which the device worked on earlier packets. The time that these packets would
-    /// have taken without any cause is attributed to the burst. The rest is attributed to causes in the busy
-    /// period before this packet arrived, starting with the latest ones.
+    /// have taken without any cause is attributed to the burst. The rest is attributed to the causes that
+    /// occurred in the busy period before this packet arrived, starting with the latest one.
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let residence = &self.residences[place];
         let waits_ns = residence.start_ns - residence.in_ns;
@@ -156,7 +156,7 @@ fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
 }
 
 /// Reduces the parts if their sum exceeds the excess delay. Modelled parts are reduced first, because they
-/// are the least certain ones. Inferred parts follow, and then all parts.
+/// are the least certain. If that is not enough, inferred parts are reduced, and then all parts.
 fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
     let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
     for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {

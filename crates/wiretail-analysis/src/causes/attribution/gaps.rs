@@ -2,10 +2,10 @@
 //! but there are no queues. Every gap consists of one or more absences, and its parts are the spans that
 //! overlap it.
 //!
-//! The overheads are calibrated from the gaps themselves. A gap with a single absence shows the overhead of
-//! its event outside the tracepoints. An event with fewer than five gaps is too rare for calibration. If the
-//! time without an event in such a gap does not exceed the longest calibrated head, it is attributed to the
-//! event. Otherwise, it is attributed to a pause.
+//! The overheads are calibrated from the gaps themselves. A gap with a single absence shows how much time its
+//! event takes outside the tracepoints. An event that caused fewer than five gaps is too rare to be
+//! calibrated. In a gap with such an event, the time that no event covers is attributed to the event if it
+//! does not exceed the longest calibrated head. Otherwise, it is attributed to a pause.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,18 +1,18 @@
-//! Detects the host's tick in a virtual machine: short pauses of the core without an event of the guest's
-//! kernel, at the frequency of another kernel's timer. A single pause is ambiguous; the phase of many pauses
-//! identifies the tick.
+//! Detects the host's tick in a virtual machine: short pauses of the core during which the guest's kernel
+//! records no event, and which recur at the frequency of another kernel's timer. A single pause is ambiguous;
+//! the phase of many pauses identifies the tick.
 
 /// Tick frequencies of kernels, in Hz (CONFIG_HZ of Linux).
 const TICKS_HZ: [u32; 4] = [100, 250, 300, 1000];
 /// Maximum duration of a tick, in ns.
 const LENGTH_MAX_NS: u64 = 100_000;
-/// Width of the window in which ticks must fall, as a fraction of the period.
+/// Width of the window into which ticks must fall, as a fraction of the period.
 const WINDOW: f64 = 0.04;
 /// Maximum relative frequency difference between the clocks of a host and a guest.
 const DRIFT: f64 = 20e-6;
 /// Minimum number of pauses for a frequency estimate.
 const PAUSES_MIN: usize = 30;
-/// Minimum share of the pauses that must belong to the tick.
+/// At least this share of the pauses must belong to the tick.
 const SHARE_MIN: f64 = 0.3;
 /// Maximum probability that the pattern arises by chance.
 const CHANCE_MAX: f64 = 1e-9;
@@ -32,9 +32,9 @@ impl HostTick {
     /// Finds the tick that coincides with most of the short pauses `(from, to)`, if any. Times are in ns of
     /// the trace's clock.
     ///
-    /// The probability of a chance result is limited by Chernoff's bound: the number of pauses in a window of
-    /// this width is binomial. The bound is multiplied by the number of windows, frequencies and drifts
-    /// tried.
+    /// Chernoff's bound limits the probability that a result arises by chance: the number of pauses in a
+    /// window of this width is binomial. The bound is multiplied by the number of windows, frequencies and
+    /// drifts tried.
     pub fn find(pauses: &[(u64, u64)]) -> Option<Self> {
         let short: Vec<u64> =
             pauses.iter().filter(|(from, to)| to - from <= LENGTH_MAX_NS).map(|(from, _)| *from).collect();
@@ -53,8 +53,8 @@ impl HostTick {
                 let frequency = f64::from(hz) * (1.0 + drift as f64 * step);
                 let (count, begins) = densest(&short, first, frequency);
                 tried += 1.0 / WINDOW;
-                // At a multiple of a frequency, the window contains the same pauses, so the lowest frequency
-                // is preferred.
+                // If a frequency fits, its multiples fit the same pauses, so the lowest frequency is
+                // preferred.
                 if best.is_none_or(|(most, tick)| count > most + if tick.hz == hz { 0 } else { most / 5 }) {
                     best = Some((count, Self { hz, frequency, begins }));
                 }
@@ -79,8 +79,8 @@ impl HostTick {
 
 /// Fraction of the period that has elapsed at `at_ns`.
 fn phase(at_ns: u64, frequency: f64) -> f64 {
-    // Whole seconds are handled separately, because a product of 10^17 has no precision left for fractions of a
-    // period.
+    // Whole seconds are handled separately, because a product as large as 10^17 leaves no precision for
+    // fractions of a period.
     let (seconds, ns) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
     ((seconds as f64 * frequency).fract() + ns as f64 * 1e-9 * frequency).fract()
 }

@@ -86,7 +86,8 @@ pub struct Inputs<'a> {
     pub evenly: bool,
     /// Number of worst packets that are listed.
     pub worst: usize,
-    /// Number of listed packets that get a timeline. The worst packets of as many incidents also get one.
+    /// Number of listed packets that get a timeline. The worst packets of the same number of incidents also
+    /// get one.
     pub timelines: usize,
 }
 
@@ -148,8 +149,8 @@ fn evidence(lines: &Timelines, overheads: &Overheads, inputs: &Inputs<'_>) -> Ev
     if let Some(spin) = &roles.spin {
         let [count, total_ns, longest_ns] = overheads.paused;
         remarks.push(format!(
-            "in {} ms of calibration the core was paused {count} times without a kernel event, \
-             for {} us in total and {} us at most",
+            "during {} ms of calibration, the core was paused {count} times without a kernel event: \
+             {} us in total, {} us at most",
             spin.span.to_ns.saturating_sub(spin.span.from_ns) / 1_000_000,
             total_ns / 1000,
             longest_ns / 1000

@@ -10,13 +10,13 @@ use super::host_tick::HostTick;
 use super::timeline::{Edge, JOIN_NS, LATEST_NS, NO_SENDER, Raw, Span, Timelines};
 use crate::stats::list::percentiles;
 
-/// Minimum number of gaps for an overhead to be used.
+/// An overhead is used only if it is based on at least this many gaps.
 const GAPS_MIN: usize = 5;
 /// Minimum length of a piece of a stall, in ns. Shorter pieces cannot be distinguished from the time that it
 /// takes to read the clock.
 const PIECE_NS: u64 = 500;
 
-/// Heads and tails, indexed by the number of their edge.
+/// Heads and tails, indexed by edge number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overheads {
     /// Median and 95th percentile in ns, and the number of gaps they are based on.
@@ -43,7 +43,7 @@ impl Cost {
     }
 }
 
-/// Spans of an ordered list that overlap a window.
+/// Returns those spans of an ordered list that overlap a window.
 pub fn within(spans: &[Span], from_ns: u64, to_ns: u64) -> &[Span] {
     let first = spans.partition_point(|span| span.to_ns <= from_ns);
     let len = spans[first..].partition_point(|span| span.from_ns < to_ns);
@@ -169,8 +169,8 @@ impl Overheads {
 
     /// Adds the parts of a polling device's logged stalls that no event covers. If an interrupt directly
     /// follows such a part, the part belongs to the interrupt's head, unless the head would then be unusually
-    /// long. All other parts are pauses of the core. They are attributed to the host's tick if they follow a
-    /// tick.
+    /// long. All other parts are pauses of the core. They are attributed to the host's tick if they coincide
+    /// with it.
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;

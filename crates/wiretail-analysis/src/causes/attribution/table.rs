@@ -23,7 +23,7 @@ pub struct Table<'a> {
     row_of: Vec<Option<usize>>,
     lines: &'a Timelines,
     names: &'a dyn TraceNames,
-    /// Index in `senders`. The key is the sender's number in the timelines and the row.
+    /// Index in `senders`, by the sender's number in the timelines and the row.
     sender_of: HashMap<(u32, usize), usize>,
 }
 
@@ -31,7 +31,8 @@ pub struct Table<'a> {
 type KnownSenders<'a> = HashMap<(usize, i32, u16, Option<String>, Option<&'a str>), usize>;
 
 impl<'a> Table<'a> {
-    /// Creates a table of all causes in the timelines. `sent` are the senders and the causes they triggered.
+    /// Creates a table of all causes in the timelines. `sent` lists the senders and the causes that they
+    /// triggered.
     pub fn new(
         lines: &'a Timelines,
         names: &'a dyn TraceNames,

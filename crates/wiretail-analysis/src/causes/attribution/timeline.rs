@@ -12,30 +12,30 @@ pub const NO_SENDER: u32 = u32::MAX;
 /// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
 /// Minimum time that a program runs between two absences, in ns. Spans that are closer together belong to one
-/// absence. The reason is that the kernel may continue with softirqs, the scheduler or the next interrupt
-/// when it leaves an interrupt.
+/// absence, because after an interrupt, the kernel may continue with softirqs, the scheduler or the next
+/// interrupt.
 pub const JOIN_NS: u64 = 1_500;
 /// Latest plausible time, in ns: 36 years. Later times come from damaged traces. Sums of two such times do
 /// not overflow.
 pub const LATEST_NS: u64 = 1 << 60;
-/// Maximum number of remembered requests to run a function, per function. A core cannot have more of them
-/// queued.
+/// Maximum number of requests to run a function that are remembered for each function. A core's queue cannot
+/// hold more of them.
 const SENDS_MAX: usize = 4096;
 
 /// A cause, identified by the numbers in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Raw {
-    /// A processor interrupt, by the number of its name.
+    /// A processor interrupt, identified by the number of its name.
     Vector(u32),
-    /// A device interrupt, by the number of its handler's name.
+    /// A device interrupt, identified by the number of its handler's name.
     Irq(u32),
-    /// A function queued by another core, by its address.
+    /// A function queued by another core, identified by its address.
     Call(u64),
-    /// A softirq, by the number of its name.
+    /// A softirq, identified by the number of its name.
     Softirq(u32),
     /// The non-maskable interrupt.
     Nmi,
-    /// Another task, by its thread ID.
+    /// Another task, identified by its thread ID.
     Task(i32),
     /// A task run by the fair server.
     FairServer(i32),
@@ -55,13 +55,13 @@ pub enum Raw {
     Burst(CpuLoad),
     /// The other packets of the batch.
     Batch,
-    /// Activity on the sending core, by the number of its cause.
+    /// Activity on the sending core, identified by the number of its cause.
     Feeding(u16),
     /// An unknown cause.
     Unknown,
 }
 
-/// Why packets wait for each other although nothing happens to the device.
+/// Why packets wait for each other although nothing interrupts the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CpuLoad {
     /// The load generator sends them together.
@@ -83,10 +83,10 @@ impl CpuLoad {
     }
 }
 
-/// The event at an end of an absence, which determines its overhead.
+/// The event at the start or the end of an absence, which determines the overhead there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// A processor interrupt, by the number of its name.
+    /// A processor interrupt, identified by the number of its name.
     Vector(u32),
     /// A device interrupt, which has no tracepoint around its handler.
     Irq,
@@ -217,7 +217,7 @@ struct Core {
     frames: Vec<Frame>,
     visit: Option<Visit>,
     task: Option<i32>,
-    /// Cause of the running task's time; `None` for the device's own thread.
+    /// Cause to which the running task's time is assigned; `None` for the device's own thread.
     task_cause: Option<u16>,
     /// Whether the device was preempted while it had work to do.
     wants_core: bool,
@@ -289,7 +289,8 @@ impl<'a> Builder<'a> {
 
     /// Returns the timelines. `names` identifies the vector that asks a core to reschedule.
     pub fn finish(mut self, names: &dyn TraceNames) -> Timelines {
-        // No call identifies the sender of a rescheduling interrupt, so the sender of the last one is used.
+        // No call identifies the sender of a rescheduling interrupt, so the last sender of such an interrupt
+        // is used.
         let reschedule =
             |raw: &Raw| matches!(raw, Raw::Vector(name) if names.name(*name) == Some("reschedule"));
         let place = self.lines.causes.values().iter().position(reschedule);
@@ -354,7 +355,7 @@ impl Core {
         if self.task.is_none() {
             self.since_ns = at;
         }
-        // The task is also correct after a window of lost events, because each event names the task that it
+        // The task is correct even after a window of lost events, because each event names the task that it
         // interrupts.
         if self.task != Some(event.pid) {
             self.run(event.pid, ORDINARY_PRIO, roles, lines);
@@ -393,7 +394,8 @@ impl Core {
                 self.close(at, lines);
                 self.frames.clear();
                 self.visit = None;
-                // A runnable task that is switched out has state 0. A preempted one has a separate bit.
+                // A runnable task that is switched out has state 0. If it was preempted, a separate bit is
+                // set as well.
                 let leaves_runnable = event.args[1] & 0xff == 0;
                 if is_device(event.pid, roles) {
                     self.wants_core = leaves_runnable;

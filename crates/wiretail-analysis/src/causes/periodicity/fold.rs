@@ -1,6 +1,6 @@
 //! Folding: groups all packets and late packets by the residue of a number, or by their phase at a frequency.
-//! The result shows how far the number of late packets with one residue, or in one arc of the phase, exceeds
-//! the number expected from the group's share of all packets.
+//! The result shows whether one residue, or one arc of the phase, has more late packets than expected from
+//! the group's share of all packets, and how many more.
 
 /// Computes n · KL(k/n ‖ share) with k = `inside` and n = `late`. If `late` packets are drawn at random, at
 /// least `inside` of them belong to a given `share` of all packets with a probability of at most e^-gain
@@ -132,8 +132,8 @@ pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestA
 mod tests {
     use super::*;
 
-    /// Probability that at least `k` of `n` packets are among the `marked` ones, if they are drawn from `all`
-    /// without replacement.
+    /// Probability that at least `k` of `n` packets, drawn from `all` without replacement, are among the
+    /// `marked` ones.
     fn hypergeometric_tail(all: u64, marked: u64, n: u64, k: u64) -> f64 {
         let ln_choose =
             |n: u64, k: u64| -> f64 { (1..=k).map(|i| ((n - k + i) as f64).ln() - (i as f64).ln()).sum() };

@@ -21,9 +21,9 @@ pub fn excess(delays_ns: &[i64]) -> Vec<i64> {
     excess
 }
 
-/// Returns the positions at which runs of late packets begin, and the threshold of lateness, which is the
-/// percentile `share` of the excess. A stall delays all following packets until its queue is empty, so a run
-/// is a single event.
+/// Returns the positions at which runs of late packets begin, and the threshold of lateness. The threshold is
+/// the percentile `share` of the excess. A stall delays all following packets until its queue is empty, so a
+/// run is a single event.
 pub fn beginnings(excess: &[i64], share: Share) -> (Vec<usize>, i64) {
     let Some(threshold) = percentile(&mut excess.to_vec(), share) else { return (Vec::new(), i64::MAX) };
     let late = |place: usize| excess[place] > threshold;

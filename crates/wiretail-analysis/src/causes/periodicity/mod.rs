@@ -3,7 +3,7 @@
 //!
 //! 1. [`late`] finds packets that are late relative to their neighbors.
 //! 2. [`fold`] groups late packets by the residue of their position, or of a number in the packet.
-//! 3. [`spectrum`] finds any frequency by its phase, and the clock that an aliased frequency comes from.
+//! 3. [`spectrum`] finds any frequency by its phase, and the clock behind an aliased frequency.
 //! 4. [`find`] selects the better explanation and reports whether the other one is excluded. It then removes
 //!    the explained late packets and searches again.
 //!
@@ -20,7 +20,7 @@ use wiretail_schema::units::Share;
 use fold::{BestResidue, best_residue, gain, phase};
 use spectrum::{CYCLES_MIN, Clock};
 
-/// Maximum probability per search of reporting a pattern that arose by chance.
+/// Maximum probability that a search reports a pattern that arose by chance.
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Percentiles above which packets are considered late. Each percentile is used in a separate search.
 const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
@@ -28,7 +28,7 @@ const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
 const PERIOD_MAX: u64 = 4096;
 /// Maximum number of patterns per search.
 const PATTERNS_MAX: usize = 6;
-/// Difference in gain (a logarithm of odds) above which one explanation is better than another.
+/// Difference in gain (a logarithm of odds) above which one explanation is considered better than another.
 const DECISIVE: f64 = 10.0;
 /// Maximum relative deviation of a crystal from its nominal frequency.
 const CRYSTAL: f64 = 2e-4;
@@ -108,7 +108,7 @@ pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
     Periodicity { packets: packets as u64, packets_per_second: rate_hz, recurrences: found }
 }
 
-/// Lists the numbers in the packets that are multiples of the period.
+/// Lists which numbers in the packets are multiples of the period.
 fn multiple(residues: &[Residue]) -> String {
     let numbers = residues.iter().filter(|residue| residue.residue == 0 && residue.of != POSITION);
     let named: Vec<&str> = numbers.map(|residue| residue.of.as_str()).collect();
@@ -116,8 +116,8 @@ fn multiple(residues: &[Residue]) -> String {
     format!("; these packets contain multiples of {} in {}", residue.modulus, named.join(" and in "))
 }
 
-/// Whether two recurrences are the same: they have equal periods, or one has a multiple of the other's period
-/// and the matching residue.
+/// Whether two recurrences are the same: they have equal periods, or the period of one is a multiple of the
+/// other's and the residues match.
 fn is_same(one: &Recurrence, other: &Recurrence) -> bool {
     let is_part = |part: &Residue, whole: &Residue| {
         part.of == whole.of
@@ -170,7 +170,8 @@ impl Search<'_> {
     }
 
     /// Finds the best residue over all numbers. Returns the index of the number, the residue, and the
-    /// probability of such a residue by chance. Returns `None` if the residue may have arisen by chance.
+    /// probability that such a residue arises by chance. Returns `None` if the residue may have arisen by
+    /// chance.
     fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
         let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
         let mut best: Option<(usize, BestResidue)> = None;
@@ -194,12 +195,12 @@ impl Search<'_> {
         (chance < FALSE_ALARM).then(|| (clock(), chance))
     }
 
-    /// The number of packets in a clock's period, or in a small multiple of it, if that is a whole number.
-    /// Returns the smallest such number at which the late packets follow the pattern as well as at the clock's
-    /// own frequency.
+    /// The number of packets in a clock's period, or in a small multiple of it, provided that this is a whole
+    /// number. Picks the smallest such number that fits the pattern of late packets as well as the clock's
+    /// own frequency does.
     ///
     /// A frequency is close enough if, over the capture, it drifts by less than the pattern's arc or by less
-    /// than a packet. For 300,000 packets, fewer than one in a hundred frequencies is that close by chance.
+    /// than a packet. For 300,000 packets, fewer than one frequency in a hundred is that close by chance.
     fn locked(&self, clock: &Clock, times: &[i64]) -> Option<u64> {
         let bound = ((16.0 / clock.arc.len) as u64).min(1024);
         let drift_hz = |cycles: f64| cycles * 1e9 / self.span_ns as f64;
@@ -243,12 +244,12 @@ impl Search<'_> {
             (Follows::Packets, reason)
         } else if let Some(name) = &named {
             let reason =
-                format!("the period is a whole number of packets, and also the period of a clock: {name}");
+                format!("the period is a whole number of packets, but also the period of a clock: {name}");
             (Follows::Indistinguishable, reason)
         } else if coincidence < COINCIDENCE {
             let reason = format!(
-                "the period is {} packets to within {:.1e}: a clock's period would be as close to a whole number of \
-                 packets with a probability of {coincidence:.1e}, and no known clock has this frequency",
+                "the period is {} packets to within {:.1e}: the probability that a clock's period is this close \
+                 to a whole number of packets is {coincidence:.1e}, and no known clock has this frequency",
                 residue.modulus,
                 period / packets
             );
@@ -297,7 +298,8 @@ impl Search<'_> {
             }
             (Some(name), Some(packets)) => {
                 let reason = format!(
-                    "the pattern recurs exactly every {packets} packets, and so does a clock: {name}"
+                    "the pattern recurs exactly every {packets} packets, which is also the period of a clock: \
+                     {name}"
                 );
                 (Follows::Indistinguishable, reason)
             }

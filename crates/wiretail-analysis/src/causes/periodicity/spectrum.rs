@@ -23,7 +23,7 @@ pub const CYCLES_MIN: f64 = 20.0;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
     pub frequency_hz: f64,
-    /// Upper bound of the probability that random times have a peak of this height in their spectrum.
+    /// Upper bound on the probability that the spectrum of random times has a peak of this height.
     pub false_alarm: f64,
 }
 
@@ -78,7 +78,8 @@ pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
     Some(Peak { frequency_hz: sharpen(late_ns, coarse_hz, step_hz), false_alarm })
 }
 
-/// Finds the frequency with the highest power within a step of `coarse_hz`, to a thousandth of the step.
+/// Finds the frequency with the highest power within a step of `coarse_hz`, accurate to a thousandth of the
+/// step.
 fn sharpen(late_ns: &[i64], coarse_hz: f64, step_hz: f64) -> f64 {
     let (mut center, mut reach) = (coarse_hz, step_hz);
     for _ in 0..4 {
@@ -169,7 +170,7 @@ fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     let slope = tp / tt;
     let left = sum(&|t, p| (p - slope * t).powi(2)) / (n - 2.0);
     // Neighboring late packets lie at the same edge of the pattern, so the points are not all independent.
-    // The pattern's arc gives a lower bound of the error.
+    // The pattern's arc gives a lower bound on the error.
     let span_s = points.last().map_or(0.0, |last| last.0 - points[0].0);
     let error_hz = (left / tt).sqrt().max(arc.len / (12_f64.sqrt() * span_s));
     (hz + slope, error_hz)

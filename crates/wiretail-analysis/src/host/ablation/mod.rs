@@ -13,7 +13,7 @@ use wiretail_schema::random::Random;
 
 pub use effect::{judge, repeats_needed};
 
-/// Key of the `host` table of an experiment that is tested as a factor, in addition to the settings of the
+/// Key of an experiment's `host` table that is tested as a factor, in addition to the settings of the
 /// profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKey {
@@ -104,7 +104,7 @@ fn now(setting: &Setting) -> Option<&str> {
     }
 }
 
-/// Changes of a plan that trials cannot test, because they need a reboot or because another program applies
+/// Changes in a plan that trials cannot test, because they need a reboot or because another program applies
 /// them.
 pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     let is_later = |setting: &&Setting| {
@@ -130,8 +130,8 @@ pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     configurations
 }
 
-/// Sets the keys of the `host` table of an experiment for a configuration. Only the factors in `keys`, and
-/// the two keys that select the profile and its rules, are changed.
+/// Sets the keys of an experiment's `host` table for a configuration. Changes only the factors in `keys` and
+/// the two keys that select the profile and its rules.
 pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], host: &mut HostKeys) {
     let factor = configuration.factor.as_ref().map_or("", |factor| factor.name.as_str());
     let is_on = |name: &str| match configuration.kind {
@@ -162,8 +162,8 @@ pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], 
     }
 }
 
-/// Order of the configurations in a repeat under a load. It is shuffled with the seed so that a configuration
-/// does not always follow the same other one.
+/// Order of the configurations in a repeat under a load. The seed shuffles it, so that no configuration
+/// always follows the same other configuration.
 pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..configurations).collect();
     order.sort_by_key(|configuration| {

@@ -4,10 +4,10 @@
 //! HostRecord ─► View (parsed once) ─► each rule of rules::ALL ─► Finding
 //! ```
 //!
-//! Each rule is a file in `rules/` and an entry in its table: the files it reads, its judgement, and its
-//! explanation. A rule sees only a [`View`]: requested settings (boot line, configuration), settings in
-//! effect (sysfs, procfs), and counts between two readings. A file that could not be read yields
-//! `Verdict::Unseen`, never `Verdict::Good`.
+//! Each rule is a file in `rules/` and an entry in the table of rules. It consists of the files that it
+//! reads, its judgement and its explanation. A rule sees only a [`View`]: requested settings (boot line,
+//! configuration), settings in effect (sysfs, procfs), and counts of events between two readings. A file that
+//! could not be read yields `Verdict::Unseen`, never `Verdict::Good`.
 
 mod boot_line;
 mod judgement;

@@ -11,7 +11,7 @@ use super::{BootLine, Judgement, Question};
 /// Clock ticks per second in /proc: USER_HZ, 100 on every architecture that Debian supports.
 const USER_HZ: f64 = 100.0;
 
-/// Files with a container's cores: version 2 and version 1 of control groups.
+/// Files that list a container's cores, for control groups version 2 and version 1.
 const OWN_CORES: [&str; 2] =
     ["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/cpuset/cpuset.effective_cpus"];
 
@@ -132,7 +132,7 @@ impl<'a> View<'a> {
         CoreSet::parse(self.text(name)?.trim()).ok()
     }
 
-    /// Chosen word of a file with alternatives: `madvise` in `always [madvise] never`.
+    /// Selected word in a file that lists alternatives: `madvise` in `always [madvise] never`.
     pub fn choice(&self, name: &str) -> Option<&'a str> {
         let text = self.text(name)?;
         Some(
@@ -150,7 +150,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Files with this prefix and suffix. Returns the part of each name between them, and the text.
+    /// Files whose names have this prefix and suffix. For each file, returns the part of its name between
+    /// prefix and suffix, and the text.
     pub fn each<'v>(
         &'v self,
         before: &'v str,
@@ -178,8 +179,8 @@ impl<'a> View<'a> {
         found
     }
 
-    /// Whether the interrupt of that number is in use: /proc/interrupts lists only those. `None` if that file
-    /// cannot be read.
+    /// Whether the interrupt with this number is in use: /proc/interrupts lists only interrupts in use.
+    /// `None` if that file cannot be read.
     pub fn is_interrupt_used(&self, number: &str) -> Option<bool> {
         let mut lines = self.text("/proc/interrupts")?.lines();
         Some(lines.any(|line| line.split_once(':').is_some_and(|(name, _)| name.trim() == number)))

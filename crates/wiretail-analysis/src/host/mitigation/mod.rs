@@ -1,8 +1,8 @@
 //! Mitigations per cause of delay: one entry per kind of cause, and separate entries for names that need
 //! different steps.
 //!
-//! If a host setting helps, the entry refers to the audit rule that checks the setting and explains its
-//! effect on the cause. The plan of a host cites the same rules. Only steps that no rule can check are
+//! If a host setting helps, the entry refers to the audit rule that checks this setting, and explains how the
+//! setting affects the cause. The plan of a host cites the same rules. Only steps that no rule can check are
 //! written out in the table.
 
 use wiretail_schema::causes::mitigation::{Mitigation, Source};
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Mitigation steps, with references to audit rules replaced by the mitigations of these rules.
+    /// Mitigation steps. Each reference to an audit rule is replaced by the mitigation of that rule.
     fn steps(&self) -> Vec<String> {
         let said = |rule: &Rule| format!("{} [{}]", rule.mitigation.replace("{cores}", "CORES"), rule.id);
         let named = |step: &&str| {

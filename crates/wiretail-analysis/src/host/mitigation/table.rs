@@ -41,7 +41,7 @@ pub(super) const TLB_SHOOTDOWN: Entry = Entry {
         a thread that ended). Every core that runs a thread of the same program is interrupted to invalidate the old \
         addresses.",
     steps: &[
-        "Allocate memory once, before packets arrive, and keep it: use memory pools, and no munmap, \
+        "Allocate memory once, before packets arrive, and keep it: use memory pools, and do not call munmap, \
         madvise(MADV_DONTNEED) or mprotect while packets are processed.",
         "With glibc, prevent free() from returning memory: set M_TRIM_THRESHOLD to -1 and M_MMAP_MAX to 0 with \
         mallopt, or set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_MAX_ in the environment.",
@@ -94,11 +94,11 @@ pub(super) const CODE_PATCHING: Entry = Entry {
 };
 
 pub(super) const STEERING: Entry = Entry {
-    what: "Another core received a packet and steered it to this core (receive packet steering), which is \
-        interrupted to process the packet.",
+    what: "Another core received a packet and steered it to this core (receive packet steering). This \
+        core is interrupted to process the packet.",
     steps: &[
         "Disable steering on every interface: {rps}",
-        "Set net.core.rps_sock_flow_entries=0 to disable receive flow steering, which follows the application's core.",
+        "Set net.core.rps_sock_flow_entries=0 to disable receive flow steering, which sends packets to the application's core.",
     ],
     sources: &[Source {
         title: "Linux: scaling in the networking stack (RSS, RPS, RFS)",
@@ -107,7 +107,7 @@ pub(super) const STEERING: Entry = Entry {
 };
 
 pub(super) const DEFERRED_FREE: Entry = Entry {
-    what: "Another core returned packet buffers to this core, which had allocated them, to be freed on this core.",
+    what: "This core had allocated packet buffers. Another core returned them, so that they are freed on this core.",
     steps: &["Set net.core.skb_defer_max=0: the core that used the buffers then frees them."],
     sources: &[Source {
         title: "Linux: /proc/sys/net (skb_defer_max)",
@@ -119,7 +119,7 @@ pub(super) const WAKEUP: Entry = Entry {
     what: "Another core woke a thread that sleeps on this core, often the device's thread because a packet arrived.",
     steps: &[
         "Poll instead of sleeping (DPDK, AF_XDP or sockets with busy polling): a polling device is not woken.",
-        "Keep other threads off this core: the table of senders shows which task woke the thread, the tasks show which thread then ran.",
+        "Keep other threads off this core: the table of senders shows which task woke the thread, and the tasks show which thread then ran.",
     ],
     sources: &[NAPI, KTHREADS],
 };
@@ -129,14 +129,14 @@ pub(super) const FUNCTION_CALL: Entry = Entry {
     steps: &[
         "Find the requesting task and its system call in the table of senders: make that call before the packets \
         arrive, or not at all.",
-        "Do no administration during the measurement: perf, tracing, loading of modules and BPF programs, changes of \
+        "Avoid administrative work during the measurement: perf, tracing, loading modules and BPF programs, changing \
         settings, taking cores online or offline.",
     ],
     sources: &[KTHREADS],
 };
 
 pub(super) const RESCHEDULE: Entry = Entry {
-    what: "Another core woke a task that may run on this core and interrupted it to make its scheduler choose again.",
+    what: "Another core woke a task that may run on this core, and interrupted this core so that its scheduler chooses again.",
     steps: &[
         "Keep all other tasks off the core: {isolcpus}; {tasks}",
         "Give each thread of the device its own core: threads that are pinned to the same core wake each other on it.",
@@ -145,7 +145,7 @@ pub(super) const RESCHEDULE: Entry = Entry {
 };
 
 pub(super) const VECTOR: Entry = Entry {
-    what: "Interrupt raised by the processor itself: irq_work for deferred kernel work (perf, tracing, printk), \
+    what: "Interrupt raised by the processor itself: irq_work for deferred kernel work (perf, tracing, printk); \
         others for temperature, machine checks or the hypervisor.",
     steps: &[
         "irq_work: avoid perf, tracing and kernel messages during the measurement.",
@@ -170,10 +170,10 @@ pub(super) const IRQ: Entry = Entry {
 };
 
 pub(super) const NET_SOFTIRQ: Entry = Entry {
-    what: "The kernel receives or sends packets on the packet core, on the device's own links or on others.",
+    what: "On the packet core, the kernel receives or sends packets of the device's own links or of other links.",
     steps: &[
-        "Receiving for the device itself is part of its work; busy polling in user space (AF_XDP, DPDK) avoids this softirq.",
-        "Otherwise route the NICs' interrupts to other cores, and start other network traffic on those cores: {irq-affinity}",
+        "Receiving the device's own packets is part of its work; busy polling in user space (AF_XDP, DPDK) avoids this softirq.",
+        "Otherwise, route the NICs' interrupts to other cores, and start other network traffic on those cores: {irq-affinity}",
         "Stop other cores from steering packets to this one: {rps}",
     ],
     sources: &[
@@ -186,7 +186,7 @@ pub(super) const NET_SOFTIRQ: Entry = Entry {
 };
 
 pub(super) const TIMER_SOFTIRQ: Entry = Entry {
-    what: "Timers that the kernel or a program set on this core expired.",
+    what: "Timers expired that the kernel or a program had set on this core.",
     steps: &[
         "Isolate the core, so that unpinned timers move to other cores: {nohz-full}",
         "Keep system calls that set timers off the core. Take the core offline and online again before the device \
@@ -218,7 +218,7 @@ pub(super) const SCHED_SOFTIRQ: Entry = Entry {
 };
 
 pub(super) const SOFTIRQ: Entry = Entry {
-    what: "Work that an interrupt on this core deferred.",
+    what: "Work that was deferred by an interrupt on this core.",
     steps: &[
         "Find the device that defers the work (block device, NIC), and route its interrupts to another core.",
         "Start input and output on that device from other cores.",
@@ -259,8 +259,8 @@ pub(super) const KWORKER: Entry = Entry {
     what: "A kernel worker thread ran queued work on the packet core.",
     steps: &[
         "Restrict unbound workers to the other cores: {workqueue}",
-        "Bound workers run work that was queued on this core: keep system calls and interrupts off the core. A real-time \
-        priority of the device's thread makes them wait.",
+        "Bound workers run work that was queued on this core: keep system calls and interrupts off the core. If \
+        the device's thread has a real-time priority, these workers wait.",
     ],
     sources: &[KTHREADS],
 };
@@ -286,10 +286,10 @@ pub(super) const FAIR_SERVER: Entry = Entry {
 };
 
 pub(super) const PAGE_FAULT: Entry = Entry {
-    what: "The program accessed memory that had an address but no page yet (or a page to be copied), and the kernel \
-        had to provide the page first.",
+    what: "The program accessed memory that had an address but no page yet, or whose page had to be copied first. The \
+        kernel had to provide the page.",
     steps: &[
-        "Call mlockall(MCL_CURRENT | MCL_FUTURE) at the start, which keeps all memory resident if the limit allows it; huge pages reduce the number of faults: {locked-memory}; {hugepages}",
+        "At the start, call mlockall(MCL_CURRENT | MCL_FUTURE) to keep all memory resident, if the limit allows it. Huge pages reduce the number of faults: {locked-memory}; {hugepages}",
         "Map memory with MAP_POPULATE, or call madvise(MADV_POPULATE_WRITE), and touch the threads' stacks once.",
         "Do not fork while packets are processed: after a fork, the first write to each page copies it.",
     ],
@@ -337,8 +337,8 @@ pub(super) const PAUSED: Entry = Entry {
 pub(super) const DEVICE: Entry = Entry {
     what: "The device's own thread ran without interruption: the program itself took this long.",
     steps: &[
-        "This is not interference: profile the program (perf record on its core), and check packets that need more \
-        work (rules, fragments, new flows) and work between packets (timers, statistics, logs).",
+        "This is not interference. Profile the program (perf record on its core): look for packets that need more \
+        work (rules, fragments, new flows), and for work between packets (timers, statistics, logs).",
     ],
     sources: &[Source {
         title: "perf-record(1)",
@@ -394,7 +394,7 @@ pub(super) const WAKING_UP: Entry = Entry {
 };
 
 pub(super) const LATE_SENDER: Entry = Entry {
-    what: "The load generator stalled, then sent all packets that were due in one burst. The measurement caused this delay, not the device.",
+    what: "The load generator stalled, then sent all due packets in one burst. The measurement caused this delay, not the device.",
     steps: &[
         "Give the load generator a dedicated core and real-time priority (host.isolate, host.fifo), and let it spin (traffic.pacing = \"spin\") if there are enough cores.",
         "Check its lateness under Validity in the run's report; lower traffic.late-limit to make such trials invalid.",

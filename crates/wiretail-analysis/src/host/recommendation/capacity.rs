@@ -37,7 +37,7 @@ struct Device<'s, 'a> {
     breaks_pps: Option<u64>,
     /// Rate at which the tail starts to rise.
     rises_pps: Option<u64>,
-    /// Highest rate that a search found to meet the delay budget.
+    /// Highest rate found by a search that meets the delay budget.
     keeps_pps: Option<u64>,
     /// Highest rate of a trial outside of searches.
     highest_pps: Option<u64>,
@@ -101,7 +101,7 @@ impl Device<'_, '_> {
             (Some(highest), Some(limit)) if highest < limit => (
                 true,
                 format!(
-                    "{says}; outside of searches its load was at most {} of the breaking point.",
+                    "{says}; outside of searches, its load was at most {} of the breaking point.",
                     share(highest)
                 ),
             ),
@@ -180,7 +180,8 @@ fn tails(seen: &[&Seen<'_>]) -> Vec<(u64, DelayOf)> {
     rates.into_iter().filter_map(of).collect()
 }
 
-/// Lowest rate at and above which every tail is significantly above the lowest tail at lower rates.
+/// Lowest rate whose tail, like the tails at all higher rates, is significantly above the lowest tail at
+/// lower rates.
 fn rises(tails: &[(u64, DelayOf)], breaks_pps: Option<u64>) -> Option<u64> {
     let below = tails.iter().filter(|(rate, _)| breaks_pps.is_none_or(|breaks| *rate <= breaks));
     let below: Vec<&(u64, DelayOf)> = below.collect();
@@ -206,10 +207,10 @@ fn evidence(device: &Device<'_, '_>) -> Vec<Evidence> {
     rate("p99.9 rises from", device.rises_pps);
     let says = match (overloaded(&device.seen), device.rises_pps) {
         (Some(_), Some(_)) => "trials show both the rise of the tail and the breaking point",
-        (Some(_), None) => "trials show the breaking point; at lower rates, no tail is above the others",
+        (Some(_), None) => "trials show the breaking point; at lower rates, no tail exceeds the others",
         (None, Some(_)) => "trials show the rise of the tail",
         (None, None) if tails.len() < 2 => "fewer than two rates have enough packets for p99.9",
-        (None, None) => "no rate has a tail above the others, and none is overloaded",
+        (None, None) => "no rate has a higher tail than the others, and no rate is overloaded",
     };
     let of = format!("{}: {}: {says}", device.name, counted(device.seen.len()));
     let mut evidence = Evidence { rates, ..of_trials(of, &device.seen) };
@@ -254,7 +255,7 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
         best(|goal| matches!(goal, Goal::Delay { .. })).zip(best(|goal| matches!(goal, Goal::Loss { .. })));
     let left = left.map(|(budget, loss)| {
         format!(
-            "; within its delay budget it carries {} of the rate within its loss goal",
+            "; the rate that meets its delay budget is {} of the rate that meets its loss goal",
             percent(budget as f64 / loss as f64)
         )
     });
@@ -273,7 +274,7 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
 
 fn next(devices: &[Device<'_, '_>]) -> Vec<super::NextStep> {
     let search = step(
-        "find the breaking point and the rate that meets a budget (first set dut and budget in the file to your own)",
+        "find the breaking point and the rate that meets a budget (first enter your own dut and budget in the file)",
         "sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes",
     );
     let sweep = step(

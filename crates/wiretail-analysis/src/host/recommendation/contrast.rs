@@ -1,4 +1,4 @@
-//! Comparison of trials that differ in one setting only, under the same load on the same host.
+//! Comparison of trials that differ only in one setting, under the same load on the same host.
 
 use super::device::emulated;
 use super::of_trials;
@@ -24,7 +24,7 @@ pub struct Contrast<'s, 'a> {
     /// Whether the baseline or the variant was emulated in software, so that the result does not apply to
     /// hardware.
     pub emulated: bool,
-    /// Whether it is unknown if a virtual machine was emulated.
+    /// True if it is unknown whether a virtual machine was emulated.
     pub unsaid: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Question<'q> {
     pub host: SameHost,
     /// Returns the name of a trial's variant, for example "bare".
     pub name: &'q dyn Fn(&Seen<'_>) -> String,
-    /// Returns the priority of a variant as baseline, lowest first; `None` excludes it.
+    /// Returns the priority of a variant as the baseline, lowest first; `None` excludes the variant.
     pub rank: &'q dyn Fn(&Seen<'_>) -> Option<u8>,
 }
 

@@ -18,8 +18,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     for waiting in [Waits::Polls, Waits::Sleeps] {
         parts.extend(part(known, waiting, &kernels));
     }
-    // Parts that require a change take precedence over parts that do not apply, and those take precedence
-    // over parts that are already fulfilled.
+    // Parts that require a change take precedence over parts that do not apply, which take precedence over
+    // parts that are already fulfilled.
     let order = [Stand::Follow, Stand::DoesNotApply, Stand::AlreadySo];
     let stand = order.into_iter().find(|stand| parts.iter().any(|(one, _)| one == stand));
     let says = match parts.is_empty() {
@@ -50,8 +50,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         kind: Advice::KernelByArchitecture,
         title: "kernel by application architecture".to_owned(),
         advice: "Use the standard kernel without a tick for an application that polls on an isolated core: a \
-            real-time kernel brings no benefit there and costs throughput. An application that sleeps for packets \
-            depends on the scheduler and benefits from a real-time kernel."
+            real-time kernel brings no benefit there and costs throughput. An application that sleeps until a \
+            packet arrives depends on the scheduler and benefits from a real-time kernel."
             .to_owned(),
         stand: stand.unwrap_or(Stand::NoEvidenceYet),
         says,
@@ -88,7 +88,7 @@ fn kernels<'s, 'a>(known: &'s Known<'a>) -> Vec<Contrast<'s, 'a>> {
 fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Option<(Stand, String)> {
     let of: Vec<&Seen<'_>> = known.seen.iter().filter(|one| waits(one) == Some(waiting)).collect();
     let name = names(&of);
-    let verb = if waiting == Waits::Polls { "polls" } else { "sleeps for packets" };
+    let verb = if waiting == Waits::Polls { "polls" } else { "sleeps until a packet arrives" };
     let wants_realtime = waiting == Waits::Sleeps;
     let wanted = if wants_realtime { "a real-time kernel" } else { "the standard kernel" };
     of.first()?;
@@ -101,7 +101,7 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
         let (better, worse, alike) = (count(Told::Lower), count(Told::Higher), count(Told::Alike));
         let agrees = if wants_realtime { better > 0 && worse == 0 } else { worse > 0 && better == 0 };
         let says = format!(
-            "{name} {verb}: in {} comparisons, a real-time kernel was better in {better}, worse in {worse}, and indistinguishable in {alike}: \
+            "{name} {verb}. In {} comparisons, a real-time kernel was better in {better}, worse in {worse}, and indistinguishable in {alike}: \
              {}.",
             told.len(),
             if agrees {
@@ -156,7 +156,7 @@ fn explained(seen: &Seen<'_>) -> Option<Evidence> {
     let explanation = &seen.input.explanations.iter().find(|one| one.trial == seen.trial.number)?.explanation;
     let [asleep, kernel, paused] = [is_sleep, is_kernel, is_pause].map(|kinds| share(explanation, kinds));
     let says = format!(
-        "{}: of the excess delay of its tail, {} passed while the device slept, {} in interrupts and other tasks, {} \
+        "{}: of the tail's excess delay, {} passed while the device slept, {} in interrupts and other tasks, {} \
         while the core stopped without the kernel's knowledge",
         seen.words(&[]),
         percent(asleep?),

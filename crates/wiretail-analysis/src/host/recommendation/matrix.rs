@@ -16,7 +16,7 @@ use crate::host::recommendation::sample::{Condition, ISOLATION_BOUNDARY, SameHos
 
 /// Percentiles of the latency columns.
 const SHOWN: [f64; 3] = [99.9, 99.99, MAXIMUM];
-/// Audit rules whose facts concern security, with their descriptions. The audit judges these rules only by
+/// Audit rules that report facts about security, with descriptions. The audit judges these facts only by
 /// their effect on time.
 const SECURITY: [(&str, &str); 3] = [
     ("mitigations", "active mitigations of processor vulnerabilities"),
@@ -26,7 +26,7 @@ const SECURITY: [(&str, &str); 3] = [
 /// Audit rules that report facts about resources.
 const RESOURCES: [(&str, &str); 5] = [
     ("isolcpus", "cores excluded from load balancing, not available to other work"),
-    ("hugepages", "huge pages, not available as other memory"),
+    ("hugepages", "huge pages, not available as ordinary memory"),
     ("idle-states", "depth of sleep of idle cores"),
     ("governor", "frequency governor"),
     ("cfs-quota", "CPU quota"),
@@ -203,7 +203,7 @@ fn energy(group: &[&Seen<'_>]) -> Vec<Evidence> {
             count => format!(", {:.1} J per million packets", joules.iter().sum::<f64>() / count as f64),
         };
         let of = format!(
-            "{load}: the whole host drew {mean:.1} W while packets crossed{each}; mean of {}",
+            "{load}: the whole host drew {mean:.1} W while packets crossed the device{each}; mean of {}",
             counted(seen.len())
         );
         of_trials(of, &seen)

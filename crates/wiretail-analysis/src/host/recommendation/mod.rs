@@ -45,8 +45,8 @@ const JNSM: &str = "Gallenmueller, Wiedner, Naab, Carle, How Low Can You Go? A L
                     Functions, JNSM 31, 2023, doi 10.1007/s10922-022-09710-3";
 
 /// Run, reduced to the parts that are used as evidence. If a run directory gains another result (such as
-/// `ablation.json`, the effect of each host setting), add this result as a field of this type and use it in the
-/// file of the recommendation that it concerns.
+/// `ablation.json`, the effect of each host setting), add this result as a field of this type, and use it in
+/// the file of the recommendation to which it applies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunInput {
     /// Directory, as given by the user.
@@ -55,7 +55,7 @@ pub struct RunInput {
     /// Results of its segments.
     pub results: Vec<SegmentResult>,
     pub searches: Option<Searches>,
-    /// Causes of the worst packets' delay, for its traced trials.
+    /// For its traced trials: causes of the delay of the worst packets.
     pub explanations: Vec<ExplainedTrial>,
 }
 

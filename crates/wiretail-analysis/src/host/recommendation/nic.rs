@@ -72,8 +72,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     Recommendation {
         kind: Advice::Nic,
         title: "NIC".to_owned(),
-        advice: "Choose a NIC whose driver adds a small and constant delay and that provides virtual functions for \
-            guests (SR-IOV). Place it near the cores, and disable everything that makes it wait for more packets."
+        advice: "Choose a NIC that provides virtual functions for guests (SR-IOV) and whose driver adds only a small, \
+            constant delay. Place it near the cores, and disable everything that makes it wait for more packets."
             .to_owned(),
         stand,
         says,

@@ -1,8 +1,8 @@
 //! Percentiles over several trials under one load.
 //!
-//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value is the
-//! median over the trials. The interval extends from the lowest of their lower bounds to the highest of their
-//! upper bounds, so that it also covers variation between trials.
+//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value reported
+//! for several trials is the median of their values. Its interval extends from the lowest of the trials'
+//! lower bounds to the highest of their upper bounds, so that it also covers variation between trials.
 
 use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
 

@@ -9,7 +9,7 @@ use super::RunInput;
 /// Settings that do not affect the measured delay: names, timeouts, validity limits. Trials of different
 /// lengths are comparable.
 const ASIDE: [&str; 5] = ["title", "seed", "dut.ready", "dut.ready-timeout", "traffic.late-limit"];
-/// Tables whose keys do not affect the measured delay, each with the keys that are exceptions.
+/// Tables whose keys do not affect the measured delay, each with its exceptions.
 const ASIDE_BUT: [(&str, &[&str]); 4] = [
     ("trial.", &["trial.ingress"]),
     ("trace.", &["trace.record", "trace.stacks", "trace.page-faults"]),
@@ -84,7 +84,7 @@ impl<'a> Seen<'a> {
         Condition { settings, host: host(&self.input.run.host, same) }
     }
 
-    /// Device and load as text, except the settings in `without`: "skeleton, batch 32, 10 kpps".
+    /// Device and load as text, without the settings in `without`: "skeleton, batch 32, 10 kpps".
     pub fn words(&self, without: &[&str]) -> String {
         let aside = |key: &str| without.contains(&key) || ["dut.kind", RATE].contains(&key);
         let mut scenario = Scenario::of(&self.input.run, self.trial, without);

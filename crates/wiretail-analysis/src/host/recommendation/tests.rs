@@ -41,7 +41,7 @@ fn nothing() -> Audit {
     audit(&HostRecord::default(), &Question::default(), "0")
 }
 
-/// Delays of about one microsecond, and for one packet in a hundred about `tail_ns`.
+/// Delays of about one microsecond, except for one packet in a hundred, which takes about `tail_ns`.
 fn summary(tail_ns: i64, lost: u64) -> Summary {
     let facts = CaptureFacts {
         path: String::new(),
@@ -446,7 +446,7 @@ fn recommends_kernel_by_how_device_waits() {
     assert_eq!(of(&runs[..1]).stand, Stand::AlreadySo);
     let sleeping = of(&runs[1..]);
     assert_eq!(sleeping.stand, Stand::Follow, "{sleeping:?}");
-    assert!(sleeping.says.contains("sleeps for packets"), "{}", sleeping.says);
+    assert!(sleeping.says.contains("sleeps until a packet arrives"), "{}", sleeping.says);
     // The same program is better under a real-time kernel of the same machine: measured evidence.
     let mut other = run("runs/rt", &[(&sleeps, 2_500, 0, "")]);
     other.run.host.realtime_kernel = true;
@@ -506,7 +506,7 @@ fn uses_explanations_and_energy_as_evidence() {
     assert!(
         says(Advice::KernelByArchitecture).contains("0 % passed while the device slept, 25 % in interrupts")
     );
-    assert!(says(Advice::Virtualisation).contains("60 % of the excess delay of its tail"));
+    assert!(says(Advice::Virtualisation).contains("60 % of the tail's excess delay"));
     let taken = &row(&found, Deployment::Bare, "regular boot").resources;
     assert!(
         taken

@@ -17,9 +17,9 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let able = known.finding(RULE).map(|finding| finding.verdict);
     let nic = match able {
         Some(Verdict::Good) => "a NIC of this host can timestamp packets",
-        Some(Verdict::Improvable) => "no NIC of this host timestamps packets",
+        Some(Verdict::Improvable) => "no NIC of this host can timestamp packets",
         Some(Verdict::NotHere) => "this host has no NIC",
-        _ => "it is unknown whether a NIC of this host timestamps packets",
+        _ => "it is unknown whether a NIC of this host can timestamp packets",
     };
     let (stand, says) = match (hardware, software, able) {
         (0, 0, Some(Verdict::Good)) => {
@@ -46,15 +46,15 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     Recommendation {
         kind: Advice::HardwareTimestamps,
         title: "hardware timestamps".to_owned(),
-        advice: "Measure with a NIC that timestamps every packet on the wire: software timestamps a packet only when \
-            the CPU handles it, which distorts the rare late packets that matter."
+        advice: "Measure with a NIC that takes a timestamp of every packet on the wire. Software takes the timestamp \
+            only when the CPU handles the packet, which distorts the rare late packets that matter."
             .to_owned(),
         stand,
         says,
         evidence,
         next: vec![
             step(
-                "capture both wires on a separate machine, with a NIC that timestamps packets",
+                "capture both wires on a separate machine, with a NIC that can timestamp packets",
                 "wiretail capture pre=eth1 post=eth2 --timestamps hardware --write both.pcapng.zst",
             ),
             step(

@@ -86,7 +86,7 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
             (true, _) => "Nothing was measured.",
             (_, true) => "No two deployments were measured under the same load.",
             (_, false) if pairs.iter().all(|pair| pair.emulated) => {
-                "Only emulated virtual machines were compared, which do not represent hardware: measure on a host with KVM."
+                "Only emulated virtual machines were compared. They do not represent hardware: measure on a host with KVM."
             }
             _ => "Too few packets to distinguish deployments.",
         };
@@ -153,7 +153,7 @@ fn explained(seen: &Seen<'_>) -> Option<Evidence> {
     let explanation = &seen.input.explanations.iter().find(|one| one.trial == seen.trial.number)?.explanation;
     let paused = share(explanation, is_pause).filter(|share| *share > 0.0)?;
     let says = format!(
-        "{}: {} of the excess delay of its tail passed while the core stopped without the kernel's knowledge",
+        "{}: {} of the tail's excess delay passed while the core stopped without the kernel's knowledge",
         seen.words(&[]),
         percent(paused)
     );

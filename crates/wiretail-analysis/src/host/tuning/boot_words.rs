@@ -83,7 +83,7 @@ const GIANT_PAGES: &str = "4";
 /// Minimum memory for [`GIANT_PAGES`], in KiB: 16 GiB.
 const GIANT_MEMORY_KIB: u64 = 16 << 20;
 
-/// Words that only profiles of virtual machine hosts set. On other hosts they are not changed.
+/// Words set only by profiles for virtual machine hosts. On other hosts, they are left unchanged.
 const OF_VM_HOSTS: &[&str] = &["iommu", "intel_iommu"];
 
 /// Settings of the plan, one per word.

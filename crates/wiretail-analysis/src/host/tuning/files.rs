@@ -6,7 +6,7 @@ use wiretail_schema::units::cores::CoreSet;
 
 use super::{Ask, boot_words, setting};
 
-/// File with the same value on every host. `None` keeps the current value.
+/// File that gets the same value on every host. `None` keeps the current value.
 struct Fixed {
     path: &'static str,
     rule: &'static str,
@@ -38,7 +38,7 @@ const FIXED: &[Fixed] = &[
     fixed("/proc/sys/vm/swappiness", "swappiness", Some("60"), "10"),
 ];
 
-/// The optimized profile disables idle states with a longer exit latency, in us.
+/// Exit latency, in us, above which the optimized profile disables an idle state.
 const WAKE_US_MAX: u64 = 2;
 /// Maximum number of 2 MiB huge pages. A second limit is one eighth of the memory.
 const SMALL_PAGES_MAX: u64 = 1024;

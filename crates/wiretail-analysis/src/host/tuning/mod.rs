@@ -23,7 +23,7 @@ use wiretail_schema::units::cores::CoreSet;
 
 use crate::host::audit::{self, Question, View};
 
-/// Files that only a plan reads, not the audit; `*` matches anything within one path component.
+/// Files that a plan reads, but the audit does not; `*` matches anything within one path component.
 const OWN_FILES: &[&str] = &[
     "/proc/irq/default_smp_affinity",
     "/proc/irq/*/smp_affinity_list",
@@ -33,7 +33,7 @@ const OWN_FILES: &[&str] = &[
     "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
 ];
 
-/// All files that a plan reads, without duplicates, for the recording of a host.
+/// All files that a plan reads, without duplicates. They are read when a host is recorded.
 pub fn files() -> Vec<&'static str> {
     let mut files = audit::files();
     files.extend(OWN_FILES);

@@ -7,14 +7,14 @@ use crate::stats::counts::Counts;
 use crate::stats::list::percentiles;
 use crate::stats::quantile::{curve_shares, percentiles_at};
 
-/// Percentiles that are judged, in billionths, and the limit of their relative error.
+/// Percentiles that are judged, in billionths, and the limit on their relative error.
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
 
 /// Percentiles over the rounds. Nine of ten rounds lie between the first and the last of these percentiles.
 const TYPICAL: [Share; 3] = [Share::P5, Share::MEDIAN, Share::P95];
 
-/// Limit of the relative error of the predicted capacity.
+/// Limit on the relative error of the predicted capacity.
 pub const CAPACITY_LIMIT: f64 = 0.1;
 
 /// Predicted load: the delays of all rounds, and the judged percentiles of each round.
@@ -47,11 +47,11 @@ pub fn judged(counts: &Counts) -> Vec<i64> {
     percentiles_at(counts, &LIMITS.map(|limit| limit.0)).into_iter().map(|one| one.value_ns).collect()
 }
 
-/// Compares the judged percentiles of a prediction and of the repeats of a measurement. Also returns the
-/// curve of the repeat with the median p99. For both, the median over rounds or repeats is used, because it
-/// represents a typical trial. The percentile over all trials together does not: one long pause of a machine
-/// may delay one packet in a hundred of a single trial and none of the others. A percentile is not judged if
-/// a repeat has too few packets for it.
+/// Compares the judged percentiles of a prediction with those of the repeats of a measurement. Also returns
+/// the curve of the repeat with the median p99. For both, the median over rounds or repeats is used, because
+/// it represents a typical trial. The percentile over all trials together does not: one long pause of a
+/// machine may delay one packet in a hundred in a single trial, and none in the others. A percentile is not
+/// judged if a repeat has too few packets for it.
 pub fn compare(
     predicted: &Predicted,
     repeats: &[Counts],
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn uses_median_over_rounds_instead_of_pooled_delays() {
-        // One of five rounds has a long pause, which contains the p99 of all rounds together.
+        // One round in five has a long pause, which determines the p99 of all rounds together.
         let usual = || (1..=2000).map(|value| value * 10);
         let paused = || (1..=2000).map(|value| if value > 1500 { 5_000_000 } else { value * 10 });
         let rounds: Vec<Counts> =

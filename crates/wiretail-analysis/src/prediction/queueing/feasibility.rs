@@ -4,14 +4,14 @@ use std::fmt;
 
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 
-/// Maximum number of slots of a ring: 128 MiB of arrival times.
+/// Maximum number of slots in a ring: 128 MiB of arrival times.
 pub const RING_MAX: u64 = 1 << 24;
-/// Maximum share of time that interrupts may take. Above it, a packet takes more than a hundred times its
+/// Maximum fraction of time that interrupts may take. Above it, a packet takes more than a hundred times its
 /// service time, and no measurement determines the lengths accurately enough for a meaningful prediction.
 pub const INTERRUPT_SHARE_MAX: f64 = 0.99;
-/// Maximum number of interrupts in one simulation. A simulation with this number takes minutes.
+/// Maximum number of interrupts in one simulation. A simulation with this many takes minutes.
 pub const INTERRUPTS_MAX: f64 = 1e10;
-/// Maximum number of packets in one simulation. A simulation with this number takes hours.
+/// Maximum number of packets in one simulation. A simulation with this many takes hours.
 pub const PACKETS_MAX: u64 = 1_000_000_000_000;
 
 /// Maximum distance of recorded times from 0, in ns: 13 days. Within this range, a double resolves a quarter
@@ -43,8 +43,8 @@ pub struct Capacity {
     pub interrupt_share: f64,
 }
 
-/// Capacity with full batches in the time that interrupts leave: (1 - share of interrupts) / (mean service +
-/// mean overhead / batch).
+/// Capacity with full batches in the time left by interrupts: (1 - fraction taken by interrupts) / (mean
+/// service + mean overhead / batch).
 ///
 /// # Errors
 ///
@@ -238,8 +238,8 @@ pub(super) fn least(length: &Length) -> f64 {
     }
 }
 
-/// Share of time that interrupts take. For recorded interrupts, the time is from the first start to the last
-/// end.
+/// Fraction of time taken by interrupts. For recorded interrupts, the time is counted from the start of the
+/// first to the end of the last.
 fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
     match interrupts {
         Interrupts::Periodic { period_ns, phase_ns, length } => {
@@ -260,7 +260,7 @@ fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
         Interrupts::Poisson { per_second, length } => {
             if !(per_second.is_finite() && *per_second > 0.0) {
                 return Err(refuse(format!(
-                    "interrupts come {per_second} times per second; expected more than 0, or no such interrupts"
+                    "the rate of interrupts is {per_second} per second; expected more than 0, or no such interrupts"
                 )));
             }
             Ok(mean("the length of interrupts", length)? * per_second / 1e9)

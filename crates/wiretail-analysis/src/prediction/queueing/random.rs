@@ -1,5 +1,5 @@
 //! Seeded random numbers. Each stream of a simulation has its own generator. Two simulations with the same
-//! seed therefore differ only because of differences between their models.
+//! seed therefore differ only if their models differ.
 
 use crate::stats::random::exponential;
 use wiretail_schema::prediction::queueing::{Length, Wake};

@@ -33,7 +33,7 @@ impl Interval {
 #[derive(Debug, Clone)]
 pub struct BatchMeans {
     sums: [f64; 2 * BATCHES],
-    /// Values per batch; doubles whenever all batches are full.
+    /// Number of values per batch, doubled whenever all batches are full.
     len: u64,
     /// Number of full batches.
     full: usize,
@@ -69,8 +69,8 @@ impl BatchMeans {
         (self.full, self.len) = (BATCHES, 2 * self.len);
     }
 
-    /// Mean of all full batches, and its accuracy. `None` for fewer than some 3,200 to 6,400 values. Values
-    /// in an incomplete last batch are left out.
+    /// Mean of all full batches, and its accuracy. `None` if there are too few values: fewer than about 3,200
+    /// to 6,400. Values in an incomplete last batch are left out.
     pub fn interval(&self) -> Option<Interval> {
         if self.full < BATCHES || self.len < BATCH_LEN_MIN {
             return None;

@@ -28,8 +28,8 @@ fn outcomes_of(
 }
 
 /// Reference simulation in steps of 1 ns. Arriving packets enter the ring, interrupts accumulate, and an idle
-/// server takes a batch. A server that is idle when a packet arrives first wakes up, for a time that depends
-/// on its idle time.
+/// server takes a batch. If a packet arrives at an idle server, the server must first wake up. How long this
+/// takes depends on how long it was idle.
 fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, Option<f64>)> {
     let constant = |length: &Length| match length {
         Length::Constant(ns) => *ns as u32,

@@ -69,7 +69,7 @@ pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
     if a_ns > b_ns { a_ns } else { b_ns }
 }
 
-/// All interrupts in order of their starts, and the clock of the server that they interrupt.
+/// All interrupts, ordered by their start, and the clock of the server that they interrupt.
 #[derive(Debug)]
 pub(super) struct Vacations<'a> {
     sources: Vec<Source<'a>>,
@@ -122,8 +122,8 @@ impl<'a> Vacations<'a> {
     }
 
     /// Completion time of work that starts at `at_ns` and takes `work_ns`. Each interrupt before the
-    /// completion delays it by its length (preemptive-resume). The server must be [`present`](Self::present)
-    /// at `at_ns`.
+    /// completion delays the completion by the length of the interrupt (preemptive-resume). The server must
+    /// be [`present`](Self::present) at `at_ns`.
     #[inline]
     pub(super) fn done(&mut self, at_ns: f64, work_ns: f64) -> f64 {
         let mut done = at_ns + work_ns;

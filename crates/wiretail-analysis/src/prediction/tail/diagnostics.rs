@@ -8,7 +8,7 @@ use crate::stats::random::{Random, open_uniform, shuffle};
 
 /// Number of simulated measurements for the probability of a bad fit.
 const FITS: u32 = 99;
-/// If this many simulated fits are as bad, the fit is not rejected at 5 %.
+/// If this many simulated fits are as bad as the real one, the fit is not rejected at 5 %.
 const FITS_ENOUGH: u32 = 5;
 /// Number of permutations for the probability of uneven counts and sizes.
 const PERMUTATIONS: u32 = 999;
@@ -16,8 +16,8 @@ const PERMUTATIONS: u32 = 999;
 const BLOCKS: usize = 50;
 /// Number of simulated measurements for the probability of the highest event.
 const MAXIMA: u32 = 1999;
-/// Number of batches for the dispersion of the counts. It is as small as a variance permits, because each
-/// batch must be much longer than the clusters of events.
+/// Number of batches from which the dispersion of the counts is computed. It is as small as an estimate of
+/// the variance permits, because each batch must be much longer than the clusters of events.
 pub const BATCHES: usize = 5;
 
 /// Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.
@@ -29,8 +29,8 @@ pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> 
     -(n as f64) - (0..n).map(term).sum::<f64>() / n as f64
 }
 
-/// Anderson-Darling statistic, and the probability of a value at least as large if the distribution holds.
-/// The tables for known parameters do not apply, because the parameters are estimated. The probability is
+/// Anderson-Darling statistic, and the probability of a value at least as large under the distribution. The
+/// tables for known parameters do not apply, because the parameters are estimated. The probability is
 /// therefore computed by parametric bootstrap. Simulated values are rounded to the timestamp granularity and
 /// spread over it like measured values. The simulation stops as soon as the probability exceeds 5 %.
 pub fn fit_chance<D: Distribution>(

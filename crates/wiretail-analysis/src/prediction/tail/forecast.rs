@@ -59,8 +59,8 @@ impl Known {
         (gamma(random, self.seen, factor * self.seen), factor)
     }
 
-    /// Minimum and maximum of the number of events in a sample `ratio` times as large. The number is outside
-    /// this band with probability `outside`. Each event is included with probability `share(i)`.
+    /// Minimum and maximum number of events in a sample `ratio` times as large. The number is outside this
+    /// band with probability `outside`. Each event is included with probability `share(i)`.
     fn band(
         &self,
         ratio: f64,
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-/// Bounds that exclude a share of `outside` of the values, half of it on either side.
+/// Bounds that exclude the fraction `outside` of the values, half of it on either side.
 fn ends(values: &mut [f64], outside: f64) -> (f64, f64) {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() as f64 * outside / 2.0) as usize;
@@ -154,15 +154,15 @@ pub fn forecast(
     random: &mut Random,
 ) -> Forecast {
     let expected = fitted.events.len() as f64 * ratio;
-    // Levels with round numbers of expected events. Levels close to the threshold are left out, because they
-    // would repeat it.
+    // Levels above which the expected number of events is a round number. Levels close to the threshold are
+    // left out, because they would repeat it.
     let wanted = [100.0, 10.0, 1.0].into_iter().filter(|events| 2.0 * events < expected);
     let mut above: Vec<f64> = wanted
         .map(|events| edge(fitted.threshold_ns + fitted.distribution.exceeded_with(events / expected)))
         .filter(|level| *level > fitted.threshold_ns)
         .collect();
     above.dedup();
-    // Level that one in five events of the lower component exceeds.
+    // Level exceeded by one in five events of the lower component.
     let level = |mixture: &Fitted<'_, Mixture>| {
         edge(mixture.threshold_ns + mixture.distribution.lower.exceeded_with(LOWER_SHARE))
     };

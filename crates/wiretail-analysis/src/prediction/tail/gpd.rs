@@ -1,6 +1,6 @@
 //! Generalized Pareto distribution: P(excess > y) = (1 + xi y / sigma)^(-1/xi), or exp(-y / sigma) for xi = 0
-//! (Pickands 1975). The fit uses maximum likelihood, which has a single unknown if xi is expressed by theta =
-//! xi / sigma (Davison and Smith 1990; Grimshaw 1993).
+//! (Pickands 1975). The fit uses maximum likelihood, which has a single unknown if xi is expressed in terms
+//! of theta = xi / sigma (Davison and Smith 1990; Grimshaw 1993).
 
 /// Below this |theta times mean|, the distribution is numerically indistinguishable from the exponential.
 const EXPONENTIAL: f64 = 1e-9;

@@ -1,7 +1,7 @@
-//! Two-component mixture. The lower component contains delays just above the usual ones. After a gap, the
-//! upper component contains delays of a rarer cause with its own length, such as a timer interrupt. A
-//! generalized Pareto distribution has a single component. In the mixture, each component has its own
-//! distribution.
+//! Two-component mixture. The lower component contains delays just above the usual ones. The upper component
+//! lies above a gap. It contains the delays from a rarer cause with its own length, such as a timer
+//! interrupt. A generalized Pareto distribution has a single component. In the mixture, each component has
+//! its own distribution.
 
 use super::distribution::Distribution;
 use super::events::EVENTS_MIN;

@@ -3,8 +3,8 @@
 //! 1. [`events`]: delays above a threshold; those of one stall form one event;
 //! 2. [`gpd`]: generalized Pareto distribution of their excesses; [`mixture`]: two of them, if a rarer cause
 //!    has its own delays;
-//! 3. [`diagnostics`]: tests of the fit, of even events, and of the highest event; [`quantiles`]: data for a
-//!    plot;
+//! 3. [`diagnostics`]: tests of the fit, of whether events are evenly distributed over time, and of the
+//!    highest event; [`quantiles`]: data for a plot;
 //! 4. [`thresholds`]: the lowest threshold that passes; [`refusals`]: the reason if there is none;
 //! 5. [`forecast`]: numbers from the fit.
 //!
@@ -49,13 +49,13 @@ pub struct Settings {
     pub granularity_ns: f64,
     /// Exceedances with fewer packets than this between them form one event.
     pub run_packets: u64,
-    /// Share of the packets that is fitted. The other packets are compared with the forecast. `None` fits all
+    /// Share of the packets to fit. The other packets are compared with the forecast. `None` fits all
     /// packets.
     pub calibrate: Option<f64>,
     /// Number of packets to forecast. The default is the number of packets that were not fitted, or the
     /// number of all packets if all were fitted.
     pub ahead: Option<u64>,
-    /// Spans of time, in ns, for which to compute the delay that occurs once per span.
+    /// Spans of time, in ns. For each, the delay that occurs once per span is computed.
     pub once_in_ns: Vec<i64>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -199,7 +199,7 @@ fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: 
     events.iter().filter(|event| event.highest_ns > level.level_ns).count() as u64
 }
 
-/// Duration of a measurement that has ten packets above each percentile: n (1 - p) >= 10.
+/// How long a measurement must be to have ten packets above each percentile: n (1 - p) >= 10.
 fn support(packets: u64, rate_pps: f64) -> Vec<Support> {
     let shares = PERCENTILES.iter().filter_map(|billionths| Share::from_billionths(*billionths));
     shares

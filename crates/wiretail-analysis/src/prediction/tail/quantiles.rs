@@ -1,4 +1,4 @@
-//! Events and the corresponding quantiles of the fitted distribution: data of a quantile plot (Coles 2001,
+//! Events and the corresponding quantiles of the fitted distribution: data for a quantile plot (Coles 2001,
 //! 4.3.5).
 
 use wiretail_schema::prediction::tail::FittedQuantile;

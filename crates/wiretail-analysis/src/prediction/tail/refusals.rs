@@ -7,7 +7,8 @@ use super::events::EVENTS_MIN;
 use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
 use crate::stats::random::Random;
 
-/// A shape significantly above this has no variance: averages of past delays do not predict future ones.
+/// If the shape is significantly above this, the distribution has no variance, and averages of past delays do
+/// not predict future ones.
 const HEAVY: f64 = 0.5;
 
 /// Reason to refuse a prediction from a fit: the highest event is inconsistent with the others, or the tail
@@ -26,15 +27,15 @@ pub fn too_heavy(fit: &Fit, chosen: &Tried) -> Option<Refusal> {
     (!reason.is_empty()).then_some(Refusal { kind: RefusalKind::HeavyTailed, reason })
 }
 
-/// Reason, if the highest event is too improbable.
+/// Reason to refuse a prediction if the highest event is too improbable.
 fn stands_out(tried: &Tried, chance: f64) -> Option<String> {
     let threshold_ns = tried.candidate.threshold_ns;
     let highest_us = (threshold_ns + tried.ascending.last()?) * 1e-3;
     (chance <= CHANCE).then(|| {
         format!(
             "the highest delay, {highest_us:.1} us, is inconsistent with the other {} events above {:.3} us: only \
-            {:.1} % of simulated measurements have such an outlier; a separate, rare cause occurred too seldom to be \
-            fitted",
+            {:.1} % of simulated measurements have such an outlier; it has a separate cause, which is too \
+            rare to be fitted",
             tried.events.len() - 1,
             threshold_ns * 1e-3,
             chance * 100.0
@@ -71,12 +72,12 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     };
     let what = if best.counts_chance < best.sizes_chance {
         format!(
-            "high delays are more frequent at some times than at others (probability by chance {:.3})",
+            "high delays are more frequent at some times than at others (probability of this by chance: {:.3})",
             best.counts_chance
         )
     } else {
         format!(
-            "high delays are larger at some times than at others (probability by chance {:.3})",
+            "high delays are larger at some times than at others (probability of this by chance: {:.3})",
             best.sizes_chance
         )
     };

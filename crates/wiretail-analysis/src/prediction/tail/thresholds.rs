@@ -11,18 +11,18 @@ use crate::stats::random::Random;
 
 /// Number of events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Limits on the exceedances of the lowest threshold: their number, and their share, as one packet in this
-/// many.
+/// Limits on the exceedances of the lowest threshold: their number, and their share, given as one packet in
+/// this number.
 const EXCEEDANCES_MAX: usize = 2000;
 const EXCEEDANCES_SHARE: u64 = 20;
 /// At most one exceedance in this number of runs. If there were more, independent exceedances would often
 /// form one event by chance.
 const RUNS_SHARE: u64 = 10;
-/// Factor between the exceedances of one threshold and the next.
+/// Factor between the numbers of exceedances of one threshold and the next.
 const FEWER: f64 = 0.85;
 /// A fit with a lower probability is rejected.
 pub const FIT_CHANCE: f64 = 0.05;
-/// Uneven events or a highest event with a lower probability are not attributed to chance.
+/// Below this probability, uneven events and the highest event are not attributed to chance.
 pub const CHANCE: f64 = 0.01;
 
 /// Results for one threshold.
@@ -42,7 +42,7 @@ impl Tried {
         self.candidate.fit_chance > FIT_CHANCE
     }
 
-    /// Whether number and size of the events are even over time.
+    /// Whether the number and the size of the events are evenly distributed over time.
     fn even(&self) -> bool {
         self.candidate.counts_chance >= CHANCE && self.candidate.sizes_chance >= CHANCE
     }
@@ -82,7 +82,7 @@ pub fn tried(delays: &Delays, run: u64, random: &mut Random) -> Result<Vec<Tried
         thresholds.into_iter().filter_map(|threshold| try_one(delays, threshold, run, random)).collect();
     if tried.is_empty() {
         return Err(format!(
-            "{count} packets have no threshold with at least {EVENTS_MIN} events and at most one exceedance in \
+            "for {count} packets, no threshold has at least {EVENTS_MIN} events and at most one exceedance in \
             {one_in} packets; a fit should have {EVENTS} events: measure longer"
         ));
     }
@@ -139,8 +139,8 @@ pub struct Below<'a> {
     pub component: Component,
 }
 
-/// Lowest threshold that has enough events, evenly distributed over time, and above which two components fit:
-/// one up to the chosen threshold, and one above it.
+/// Lowest threshold above which there are enough events, evenly distributed over time, and above which two
+/// components fit: one up to the chosen threshold, and one above it.
 pub fn two_components<'a>(
     tried: &'a [Tried],
     chosen: &Tried,

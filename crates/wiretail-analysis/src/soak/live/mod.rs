@@ -34,10 +34,10 @@ pub enum Tap {
 /// Settings of a live measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// Packets with a shorter delay than this are matched, in ns. After twice that time, a packet is known to
+    /// Window, in ns. Packets with a shorter delay are matched. After twice this time, a packet is known to
     /// be lost.
     pub window_ns: i64,
-    /// Packets sent in this initial time are left out, in ns.
+    /// Initial time, in ns; packets sent during it are excluded.
     pub trim_ns: i64,
     /// Limits of the budgets, in ns. Packets beyond each limit are counted exactly.
     pub limits_ns: Vec<i64>,
@@ -64,7 +64,7 @@ struct Side {
 }
 
 impl Side {
-    /// Number of waiting packets before a time.
+    /// Number of waiting packets with timestamps before a given time.
     fn before(&self, until_ns: i64) -> usize {
         // Timestamps ascend except for rare backward steps. A packet after such a step waits for the previous
         // one.

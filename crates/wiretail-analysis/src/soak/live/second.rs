@@ -12,7 +12,7 @@ use crate::metrics::worst::{Candidate, WorstTally};
 
 /// Tallies the matcher's outcomes until they are taken, one record at a time.
 pub(super) struct SecondTally {
-    /// Counters that go into the record unchanged. The record's other fields are filled when the record is
+    /// Counters that go into the record unchanged. The record's other fields are filled in when the record is
     /// taken.
     record: IntervalRecord,
     /// Number of packets per bucket of delays, up to the window.
@@ -32,7 +32,7 @@ pub(super) struct SecondTally {
     trim_ns: i64,
     /// First ingress timestamp; `i64::MIN` before the first packet.
     first_pre_ns: i64,
-    /// Time, in ns. Packets first seen before it are left out.
+    /// Time in ns; packets first seen before it are excluded.
     cut_ns: i64,
 }
 
@@ -69,7 +69,7 @@ impl SecondTally {
         }
     }
 
-    /// Takes the record that started at `start_ns`, without its length and its taps.
+    /// Takes the record that started at `start_ns`. Its length and its taps are not filled in.
     pub(super) fn take(&mut self, start_ns: i64) -> IntervalRecord {
         let mut record = std::mem::replace(&mut self.record, empty(self.limits_ns.len()));
         // Three decimals of a ns suffice and keep the log short.

@@ -102,7 +102,7 @@ fn packets(fates: &[Fate]) -> (Vec<Record>, Vec<Record>) {
     (pre, post)
 }
 
-/// Feeds both taps in chunks. Each chunk reaches to a given time and contains a few later packets.
+/// Feeds both taps in chunks. Each chunk extends to a given time and also contains a few later packets.
 fn live(pre: &[Record], post: &[Record], steps: &[(i64, usize)], trim_ns: i64) -> Vec<IntervalRecord> {
     let mut live = LiveMeasurement::new(&settings(trim_ns));
     let (mut i, mut j) = (0, 0);

@@ -24,8 +24,8 @@ const HOG_NS: u64 = 200_000;
 const PAGES: usize = 24;
 /// Number of consecutive barriers, chosen like [`PAGES`] so that packets are delayed by more than 20 µs.
 const BARRIERS: usize = 32;
-/// Datagrams per send. The kernel passes them to the receiver as one packet and splits it on the receiver's
-/// core.
+/// Datagrams per send. The kernel passes them to the receiver as one packet, which it splits on the
+/// receiver's core.
 const DATAGRAMS: usize = 60;
 /// Number of consecutive sends.
 const SENDS: usize = 2;
@@ -148,7 +148,7 @@ pub(super) fn make_timers(count: usize) -> Result<Vec<OwnedFd>, DataplaneError> 
     (0..count).map(make).collect::<io::Result<_>>().map_err(|source| DataplaneError::Thread {
         step: format!("creating {count} timers"),
         source,
-        next: "raise the limit of open files (`ulimit -n`), or use fewer timers",
+        next: "raise the limit on open files (`ulimit -n`), or use fewer timers",
     })
 }
 
@@ -171,7 +171,7 @@ pub(super) fn arm(timers: &[OwnedFd], times: impl Iterator<Item = u64>) -> Resul
     Ok(())
 }
 
-/// Raises this process's limit of open files to `files`, as far as permitted.
+/// Raises this process's limit on open files to `files`, as far as permitted.
 fn allow_files(files: u64) {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {

@@ -33,7 +33,7 @@ pub struct InjectorSpec<'a> {
     /// Real-time priority on the housekeeping core.
     pub priority: u8,
     /// Moves the calling thread into a private network namespace whose loopback packets are received on the
-    /// device's core. The error must contain advice to the user.
+    /// device's core. An error must contain advice to the user.
     pub loopback: &'a (dyn Fn() -> Result<(), DataplaneError> + Sync),
 }
 
@@ -50,7 +50,7 @@ impl<'scope> Injectors<'scope> {
     /// when all threads are ready. `stop` must be false and must not be used for other purposes.
     ///
     /// # Errors
-    /// Returns an error if a core is not allowed, real-time priority is not permitted, the limit of open
+    /// Returns an error if a core is not allowed, real-time priority is not permitted, the limit on open
     /// files is too low for the plan's timers, or the kernel lacks membarrier or UDP_SEGMENT.
     pub fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
@@ -76,7 +76,7 @@ impl<'scope> Injectors<'scope> {
                 Err(source) => {
                     let _ = injectors.stop();
                     let (step, next) =
-                        ("starting a thread".to_owned(), "check the limit of processes (`ulimit -u`)");
+                        ("starting a thread".to_owned(), "check the limit on processes (`ulimit -u`)");
                     return Err(DataplaneError::Thread { step, source, next });
                 }
             }
@@ -216,7 +216,7 @@ impl Injector<'_> {
         }
     }
 
-    /// Waits for the origin. `None` if stopped before.
+    /// Waits for the origin. `None` if it is stopped before that.
     fn await_origin(&self) -> Option<u64> {
         while !self.stop.load(Ordering::Relaxed) {
             if let Some(origin_ns) = self.origin.get() {
@@ -233,8 +233,8 @@ impl Injector<'_> {
         }
     }
 
-    /// Sleeps until `time_ns`; returns false if stopped before. Sleeps without intermediate wake-ups, which
-    /// would interfere as well.
+    /// Sleeps until `time_ns`; returns false if it is stopped before that. Sleeps without intermediate
+    /// wake-ups, which would interfere as well.
     fn sleep_until(&self, time_ns: u64) -> bool {
         while !self.stop.load(Ordering::Relaxed) {
             match time_ns.checked_sub(monotonic_ns()) {

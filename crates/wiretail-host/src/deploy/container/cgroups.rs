@@ -75,8 +75,8 @@ pub(super) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     loop {
         let left = processes(name);
         for pid in left.iter().copied().filter_map(Pid::from_raw) {
-            // The descriptor refers to the process and not to its PID. The second check therefore ensures
-            // that no other process that reuses the PID is killed.
+            // The descriptor refers to the process and not to its PID. Because of the second check, a process
+            // that reuses the PID is not killed.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             let number = pid.as_raw_nonzero().get();
             if processes(name).contains(&number)

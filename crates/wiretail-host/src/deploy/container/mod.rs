@@ -22,9 +22,9 @@ use crate::step::{Plan, Step};
 /// Name of the process that runs [`INIT`], used to identify it.
 const INIT_NAME: &str = "wiretail-init";
 
-/// Starts the program and forwards signals. The script waits in a loop, because a signal interrupts `wait`;
-/// the loop ends only when the program no longer exists. A shell makes background jobs ignore INT and QUIT
-/// and redirects their standard input; the script undoes both.
+/// Starts the program and forwards signals. A signal interrupts `wait`, so the script waits in a loop, which
+/// ends only when the program no longer exists. A shell makes background jobs ignore INT and QUIT and
+/// redirects their standard input; the script undoes both.
 const INIT: &str = r#"exec 3<&0
 env -i --default-signal=INT,QUIT "$@" <&3 3<&- &
 program=$!
@@ -71,8 +71,8 @@ impl Container {
         everybody.iter().find(is_program).copied()
     }
 
-    /// Permits real-time priority inside the container, without a separate runtime limit. Processes that are
-    /// started inside later inherit the permission from their parent.
+    /// Permits real-time priority inside the container, without a separate runtime limit. Processes started
+    /// inside afterwards inherit the permission from their parent.
     ///
     /// # Errors
     /// Returns [`HostError::System`] if the kernel rejects the move to the root cgroup.
@@ -95,7 +95,7 @@ fn parent(pid: i32) -> Option<i32> {
 /// A mount in the container besides `/proc` and `/sys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mount {
-    /// A bind mount of the same path of the host.
+    /// A bind mount of the same path on the host.
     Host { path: PathBuf, writable: bool, is_folder: bool },
     /// An empty folder in memory.
     Empty(PathBuf),

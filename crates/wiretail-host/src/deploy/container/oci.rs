@@ -64,7 +64,7 @@ pub(super) fn config(name: &str, workload: &Workload, mounts: &[Mount]) -> Resul
     Ok(config_with(name, workload, mounts, held, may_raise).to_string())
 }
 
-/// Builds the configuration with the capabilities `held`. `may_raise` is whether resource limits may be
+/// Builds the configuration with the capabilities `held`. `may_raise` states whether resource limits may be
 /// raised. A network function needs the same privileges inside the container as outside: packet sockets, BPF
 /// programs, locked memory, real-time priority, user-space drivers.
 pub(crate) fn config_with(

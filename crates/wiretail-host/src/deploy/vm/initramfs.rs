@@ -31,8 +31,9 @@ const SYSTEM: [&str; 8] = [
 ];
 /// Maximum number of symbolic links to follow in a path. A longer chain is treated as a loop.
 const LINKS_MAX: u32 = 40;
-/// Minimum ratio of the guest's memory to the size of its files. During unpacking, the archive and the
-/// unpacked files each need as much memory as the files are large. The remaining third is for the program.
+/// Minimum ratio between the guest's memory and the size of its files. During unpacking, the archive and the
+/// unpacked files each take as much memory as the files are large. The remaining third is left for the
+/// program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(super) fn build(guest: &Guest, kernel: &KernelImage) -> Result<OwnedFd, Host
     let size = tree.size();
     if size * MEMORY_SHARE > u64::from(guest.memory_mib) << 20 {
         let fault = format!(
-            "the files take {} MiB and the guest has {} MiB of memory; give the guest more than {} MiB, or fewer files",
+            "the files take {} MiB, but the guest has only {} MiB of memory; give it more than {} MiB, or fewer files",
             size >> 20,
             guest.memory_mib,
             (size * MEMORY_SHARE) >> 20
@@ -93,7 +94,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
     tree.text("/wiretail/settings", &settings(guest, &names), false);
     tree.text("/wiretail/program", &program(guest), true);
     let argv0 = workload.argv.first().map(String::as_str).unwrap_or_default();
-    // If the host does not have a program that is given without a path, busybox may provide it.
+    // If a program is given without a path and the host does not have it, busybox may provide it.
     let program = if argv0.contains('/') { Some(PathBuf::from(argv0)) } else { installed(argv0) };
     // The interpreter of shell scripts.
     let shell = Some(PathBuf::from("/bin/sh"));
@@ -118,7 +119,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
 /// Settings for the guest's process 1, as shell variables.
 pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
     let links: Vec<String> = guest.links.iter().map(|link| format!("{},{}", link.name, link.mac)).collect();
-    // Number of 2 MiB pages that add up to half of the memory.
+    // Number of 2 MiB pages that make up half of the memory.
     let pages = if guest.workload.hugepages { guest.memory_mib / 4 } else { 0 };
     let values =
         [("MODULES", modules.join(" ")), ("LINKS", links.join(" ")), ("HUGEPAGES", pages.to_string())];

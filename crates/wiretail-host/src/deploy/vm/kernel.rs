@@ -96,8 +96,8 @@ fn newest(folder: &Path, kind: Kernel) -> Option<KernelImage> {
     })
 }
 
-/// The newest kernel of this flavor in the cache. If there is none, downloads and unpacks the newest package
-/// in apt's package lists.
+/// Returns the newest kernel of this flavor in the cache. If the cache has none, downloads and unpacks the
+/// newest package in apt's package lists.
 ///
 /// # Errors
 /// Returns [`HostError::NotInstalled`], with the message from apt, if the download fails or a required
@@ -106,7 +106,7 @@ pub fn ensure_kernel(kind: Kernel) -> Result<KernelImage, HostError> {
     fetch_kernel(kind, &[])
 }
 
-/// Same as [`ensure_kernel`], with additional apt options (apt.conf(5), command-line syntax).
+/// Same as [`ensure_kernel`], with additional apt options in command-line syntax (apt.conf(5)).
 ///
 /// # Errors
 /// Same as [`ensure_kernel`].
@@ -128,7 +128,7 @@ pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostErr
     });
     let _ = fs::remove_dir_all(&partial);
     moved?;
-    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package contains no kernel and modules"))
+    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package does not contain a kernel with modules"))
 }
 
 /// The versioned package that the metapackage depends on.

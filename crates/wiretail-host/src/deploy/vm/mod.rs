@@ -51,7 +51,7 @@ const QEMU: &str = "qemu-system-x86_64";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boot {
-    /// No parameters for low latency.
+    /// Without parameters for low latency.
     Plain,
     /// Parameters from the literature on low latency. They keep the timer tick, RCU callbacks and other tasks
     /// off the last core.
@@ -95,7 +95,7 @@ pub struct Guest {
     pub memory_mib: u32,
     /// Number of vCPUs. The program gets the last one; a single vCPU is shared with the rest of the guest.
     pub vcpus: u32,
-    /// Links, in the order of their PCI devices.
+    /// The links, in the order of their PCI devices.
     pub links: Vec<GuestLink>,
     /// The program. Its namespace and cores do not apply inside the guest. The guest has a copy of its
     /// working folder.
@@ -189,7 +189,7 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
 
 /// The kernel command line. The tuned parameters are the guest configuration of
 /// <https://github.com/gallenmu/latency-limbo> (`_includes/vm_bootparam_optimized.html`,
-/// `_includes/experiment/experiment.sh`) without parameters that only affect physical processors. With
+/// `_includes/experiment/experiment.sh`), except for parameters that affect only physical processors. With
 /// software emulation, `idle=poll` is also omitted, because a polling vCPU would occupy a host core that
 /// other emulation threads need.
 pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {

@@ -36,9 +36,9 @@ const NESTED: u16 = libc::NLA_F_NESTED as u16;
 /// `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER_LEN: usize = 4;
 
-/// Whether a link in the calling thread's namespace accepts frames redirected by XDP. `None` if the kernel
-/// cannot report this (before 6.3). One end of a veth pair accepts them only if the other end has GRO enabled
-/// or an XDP program attached.
+/// Whether a link in the calling thread's namespace accepts frames that XDP redirects to it. `None` if the
+/// kernel cannot report this (before 6.3). One end of a veth pair accepts them only if the other end has GRO
+/// enabled or an XDP program attached.
 ///
 /// # Errors
 /// Returns an error if the link does not exist or a netlink call fails.
@@ -119,7 +119,7 @@ impl GenericNetlink {
         Ok(takes)
     }
 
-    /// Sends an ethtool request about a link. Calls `each` with every attribute of the reply.
+    /// Sends an ethtool request about a link. Calls `each` for every attribute in the reply.
     pub(super) fn ethtool(
         &mut self,
         command: u8,
@@ -144,7 +144,7 @@ impl GenericNetlink {
         Ok(Message::new(number, ACK, &[command, 1, 0, 0]))
     }
 
-    /// Sends a request. Calls `each` with every attribute of the reply.
+    /// Sends a request. Calls `each` for every attribute in the reply.
     fn objects(&mut self, request: Message, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.0.exchange(request, |_, body| {
             attributes(body.get(HEADER_LEN..).unwrap_or_default())

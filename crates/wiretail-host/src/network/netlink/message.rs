@@ -82,7 +82,7 @@ impl Message {
 pub enum Answer<'a> {
     /// `NLMSG_ERROR` with code zero, or `NLMSG_DONE`.
     Finished,
-    /// `NLMSG_ERROR`, or `NLMSG_DONE` of a list that was cut off.
+    /// `NLMSG_ERROR`, or `NLMSG_DONE` at the end of a list that was cut off.
     Failed(io::Error),
     /// An object: its type, and all bytes after the header.
     Object(u16, &'a [u8]),

@@ -318,7 +318,7 @@ impl Netlink {
         self.exchange(request, |_| ())
     }
 
-    /// Sends a request. Calls `each` with every link of the reply, up to its end.
+    /// Sends a request. Calls `each` for every link in the reply, up to its end.
     fn exchange(&mut self, request: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.0.exchange(request, |kind, body| {
             if kind == RTM_NEWLINK {

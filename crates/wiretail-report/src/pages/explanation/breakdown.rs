@@ -34,8 +34,7 @@ impl Breakdown {
         }
     }
 
-    /// Breakdown of individual packets, with the sum of their parts and the unexplained rest of their excess
-    /// delay.
+    /// Breakdown of these packets: the sums of their parts, and the unexplained rest of their excess delay.
     pub fn of_packets(explanation: &TrialExplanation, packets: &[PacketExplanation]) -> Self {
         let mut causes = vec![[0; 3]; explanation.causes.len()];
         let mut unknown_ns = 0;
@@ -76,7 +75,7 @@ impl Breakdown {
     }
 }
 
-/// Index of a certainty in the arrays of three.
+/// Index of a certainty in arrays with three entries.
 pub fn place(certainty: Certainty) -> usize {
     match certainty {
         Certainty::Observed => 0,
@@ -226,7 +225,7 @@ pub fn key(m: &mut Markup, causes: &[CauseRow], shown: &[usize], own_work: bool)
 pub fn textures(m: &mut Markup) {
     m.tag("ul").class("keys textures").body(|m| {
         entry(m, "k-any observed", "observed: between two timestamps of the kernel trace");
-        entry(m, "k-any modelled", "modelled: median overhead of such events outside of their timestamps");
+        entry(m, "k-any modelled", "modelled: the event's median overhead before and after its timestamps");
         entry(m, "k-any inferred", "inferred: by exclusion, or from a regular pattern");
     });
 }

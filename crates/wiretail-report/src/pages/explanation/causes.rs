@@ -13,7 +13,7 @@ use crate::pages::page;
 
 /// Percentiles in the table. The causes are ranked by the first one that is available. 100 means the maximum.
 const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
-/// If a cause has a smaller share of the tail than this, its mitigations are folded.
+/// The mitigations of a cause are folded if its share of the tail is smaller than this.
 const OPEN_SHARE: f64 = 0.02;
 
 pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
@@ -23,8 +23,8 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
     }
     page::section(m, "causes", "Effect of each cause", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Ranked by the value of {} without the cause: the time of the cause is removed from the service time \
-             of each packet, and packets queued behind that packet leave earlier by the same amount.",
+            "Ranked by the value of {} without the cause: the cause's time is subtracted from the service \
+             time of each packet, and the packets queued behind it leave earlier by the same amount.",
             name(rank_by(explanation))
         ));
         let order = ranked(explanation);
@@ -32,10 +32,10 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
             table(m, "Causes", &columns(explanation), rows(explanation, &order));
         });
         m.tag("p").class("rests").text(
-            "Percentiles in italics are based on fewer than ten packets. The share refers to the total excess \
-             delay of the tail's packets. Times a second and share of the core's time refer to the whole trial, \
-             with or without packets in the device. A dash marks an unknown value, for example for packets \
-             ahead, because they are the traffic itself.",
+            "Percentiles in italics are based on fewer than ten packets. The share refers to the total \
+             excess delay of the tail's packets. The last two columns refer to the whole trial, including \
+             the time without packets in the device. A dash marks an unknown value. For example, the value \
+             without packets ahead is unknown, because they are the traffic itself.",
         );
     });
     advice(m, page);
@@ -167,14 +167,15 @@ fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
         entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
     page::section(m, "remedies", "Mitigations", |m| {
         m.tag("p").class("hint").text(
-            "In the order of the table above. In brackets: the rule of \"wiretail host audit\" that checks a setting. \"wiretail host plan\" \
-             writes the files that apply most of them.",
+            "The order is that of the table above. Brackets contain the rule with which \"wiretail host \
+             audit\" checks the setting. \"wiretail host plan\" writes files that apply most of these \
+             settings.",
         );
         open.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
         if !more.is_empty() {
             m.tag("details").class("more").body(|m| {
                 m.tag("summary").text(format_args!(
-                    "{} with a small share of the tail",
+                    "{} with only a small share of the tail",
                     if more.len() == 1 {
                         "1 more, for a cause".to_owned()
                     } else {
@@ -222,8 +223,8 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
     m.line();
 }
 
-/// The value of a percentile without a cause. The result is `None` if the cause is other packets (ahead, or
-/// in the same batch), because they are part of the traffic and cannot be removed.
+/// The value that a percentile would have without a cause. It is `None` if the cause is other packets (ahead,
+/// or in the same batch), because they are part of the traffic and cannot be removed.
 fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
     let row = &explanation.causes[cause];
     let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);

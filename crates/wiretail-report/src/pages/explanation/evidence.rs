@@ -95,8 +95,8 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
                 false => "Senders' stacks were not recorded: senders are shown without their system calls.".to_owned(),
             });
             line(match evidence.logs_stalls {
-                true => "The device's loop records when it stood still: other time in which nothing else ran counts as the device's own work.".to_owned(),
-                false => "The device does not record when it stood still: time in which nothing else is known to have run counts as the device's own work or as unexplained.".to_owned(),
+                true => "The device's loop records when it stood still. Any other time in which nothing else ran counts as the device's own work.".to_owned(),
+                false => "The device does not record when it stood still. Time in which nothing else is known to have run counts as the device's own work or as unexplained.".to_owned(),
             });
             evidence.remarks.iter().map(|remark| sentence_of(remark)).for_each(&mut line);
         });
@@ -128,7 +128,7 @@ const READING: [(&str, &str); 6] = [
         "modelled",
         "The processor (or the hypervisor) takes time before the first timestamp of an event and after its last one. \
       A loop that only reads the clock measured this time on this core for each kind of event (table below). \
-      The usual service time of packets ahead is modelled, too.",
+      The usual service time of the packets ahead is also modelled.",
     ),
     (
         "inferred",
@@ -137,7 +137,8 @@ const READING: [(&str, &str); 6] = [
     ("unexplained", "The remaining time. It is shown separately and not distributed over the causes."),
     (
         "queueing behind a packet",
-        "Time in which the packet waited for an earlier packet that was delayed itself. It is attributed to the cause that delayed the earlier packet.",
+        "Time that the packet waited because an earlier packet had been delayed. It is attributed to \
+         the cause that delayed the earlier packet.",
     ),
 ];
 

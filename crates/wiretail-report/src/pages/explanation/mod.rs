@@ -1,4 +1,4 @@
-//! The page of a traced trial, which shows what delayed its worst packets. The page can be understood without
+//! The page of a traced trial. It shows what delayed the trial's worst packets, and can be understood without
 //! any other page.
 //!
 //! - [`words`]: causes and packets as text, also for the terminal;
@@ -224,7 +224,7 @@ fn excess_delay(m: &mut Markup, explanation: &TrialExplanation) {
         ]);
         table(
             m,
-            &format!("The bars in numbers; \"the worst\" are the {} worst packets", worst.len()),
+            &format!("The bars in numbers; \"the worst\" means the {} worst packets", worst.len()),
             &names,
             rows,
         );

@@ -13,8 +13,7 @@ use crate::pages::page;
 
 /// Number of worst packets that are shown. One bar shows the breakdown of all of them together.
 pub const SHOWN: usize = 50;
-/// Number of incidents that are unfolded, and number of incidents shown in total. Each incident shows its
-/// worst packet.
+/// Number of unfolded incidents, and total number of incidents shown. Each incident shows its worst packet.
 const OPEN: usize = 10;
 const INCIDENTS: usize = 50;
 

@@ -17,14 +17,14 @@ const HEIGHT: f64 = 92.0;
 /// Ends of the time axis.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 14.0;
-/// Upper edge and height of the packet's lane; the core's lane follows.
+/// Upper edge and height of the packet's lane, followed by those of the core's lane.
 const PACKET: (f64, f64) = (8.0, 14.0);
 const CORE: (f64, f64) = (30.0, 26.0);
 /// Upper edge and height of the device's own work, within the core's lane.
 const OWN: (f64, f64) = (CORE.0 + 8.0, CORE.1 - 16.0);
 /// Vertical position of the time axis.
 const AXIS: f64 = 66.0;
-/// Maximum number of spans drawn. If there are more, the shortest are omitted.
+/// Maximum number of spans drawn; if there are more, the shortest are omitted.
 const MOST: usize = 400;
 
 /// Fill patterns shared by the drawings of a page.

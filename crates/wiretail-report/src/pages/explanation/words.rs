@@ -7,11 +7,11 @@ use wiretail_schema::causes::{
 
 use crate::format;
 
-/// Number of causes that a packet's sentence names.
+/// Number of causes named in a packet's sentence.
 const NAMED_PARTS: usize = 5;
-/// Number of causes that the headline names.
+/// Number of causes named in the headline.
 const NAMED_CAUSES: usize = 3;
-/// Smallest share of the tail's excess delay that the headline names.
+/// The headline names a cause only if it has at least this share of the tail's excess delay.
 const HEADLINE_SHARE: f64 = 0.03;
 
 /// A cause as a label: "TLB shootdown", "softirq NET_RX", "task wt-hog".
@@ -158,7 +158,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
     format!("{head}: {}", said.join(", "))
 }
 
-/// The cause of a part of a packet's excess delay, to be written after its time.
+/// The cause of a part of a packet's excess delay, worded to follow the part's duration.
 fn took(explanation: &TrialExplanation, part: &Part) -> String {
     let name = cause_and_sender(explanation, part.cause, part.sender);
     match part.queued {
@@ -189,7 +189,7 @@ pub fn headline(explanation: &TrialExplanation) -> String {
     let unknown = percent(share(explanation.tail_unknown_ns));
     match (named.is_empty(), explanation.tail_unknown_ns) {
         (true, 0) => {
-            format!("No cause made up {} of the tail's excess delay or more.", percent(HEADLINE_SHARE))
+            format!("No cause made up {} or more of the tail's excess delay.", percent(HEADLINE_SHARE))
         }
         (true, _) => format!("{unknown} of the tail's excess delay is unexplained."),
         (false, 0) => format!("{}; all of it is explained.", named.join(", ")),

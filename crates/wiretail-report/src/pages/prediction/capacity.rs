@@ -28,10 +28,10 @@ pub fn capacity(model: &CapacityModel) -> String {
         schema: &model.schema,
         version: &model.wiretail_version,
         formula: Formula {
-            text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device minus the median delay of \
-                   a forwarder in its place that does no work. d is the time that interrupts take per second: \
-                   the sum of each interrupt's rate times its length. The interval is computed with every input \
-                   at the worst end of its 95 % confidence interval.",
+            text: "R_max = (1 s − d) / t_cpu. t_cpu is the device's median delay minus the median delay of a \
+                   forwarder that does no work and takes the device's place. d is the time that interrupts \
+                   take per second: rate times length, summed over all interrupts. The interval is computed \
+                   with every input at the worst end of its 95 % confidence interval.",
             page: "docs/kpi/capacity.md",
             source: (
                 "S. Gallenmüller, J. Naab, I. Adam, G. Carle, 5G QoS: Impact of Security Functions on Latency (NOMS 2020)",
@@ -272,7 +272,7 @@ fn inputs(m: &mut Markup, model: &CapacityModel) {
     });
     let names =
         head(["deployment", "median, device", "median, forwarder", "t_cpu", "interrupts, per second"]);
-    table(m, "Times; the 95 % interval is below each time that is not exact", &names, rows);
+    table(m, "Times, each with its 95 % interval below unless it is exact", &names, rows);
 }
 
 fn interrupts(m: &mut Markup, model: &CapacityModel) {
@@ -320,6 +320,8 @@ fn rests(m: &mut Markup, model: &CapacityModel) {
         basis(m, rows);
     }
     if given > 0 {
-        m.tag("p").class("rests").text("Medians given as numbers: see their source for packets and clocks.");
+        m.tag("p")
+            .class("rests")
+            .text("For medians given as numbers, see their source for packets and clocks.");
     }
 }

@@ -1,4 +1,4 @@
-//! How well a distribution fits the tail: parameters and diagnostic figures.
+//! Goodness of fit of a tail distribution: parameters and diagnostic figures.
 
 use wiretail_schema::prediction::tail::{Candidate, Fit, FittedQuantile, Tail};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
@@ -107,7 +107,8 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
         let names = head(["threshold", "events", "shape ξ", "Anderson-Darling", "fit", "counts", "sizes"]);
         table(
             m,
-            "Probabilities that chance alone produces a fit this bad, and counts or sizes this uneven over time",
+            "Probability that chance alone produces a fit this bad, or counts or sizes this uneven over \
+             time",
             &names,
             rows,
         );
@@ -121,9 +122,9 @@ fn quantiles(fit: &Fit) -> Figure {
         id: "tail-quantiles".to_owned(),
         title: "Events against the fitted distribution".to_owned(),
         caption: format!(
-            "Each of {} is plotted against the delay of the fitted distribution at the same rank. The points lie \
-             on the line if the distribution fits. The band contains 95 % of samples drawn from the \
-             distribution.",
+            "Each of {} is plotted against the delay that the fitted distribution has at the same rank. The \
+             points lie on the line if the distribution fits. The band contains 95 % of samples drawn from \
+             the distribution.",
             counted(fit.events, "event")
         ),
         x: axis("fitted", "fitted_ns", Unit::Nanoseconds, Scale::Linear),

@@ -94,9 +94,9 @@ fn exactly(pps: f64) -> String {
 fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
     let max = sampling
         .max_pps
-        .map_or_else(String::new, |max| format!("The core serves {} at most.", format::rate(max)));
-    let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and the \
-                waits only show how long packets arrived.";
+        .map_or_else(String::new, |max| format!("The core serves at most {}.", format::rate(max)));
+    let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and \
+                the waits only show for how long packets arrived.";
     m.tag("div").class("cards").body(|m| {
         answer(m, ("fail", "✕", "OVERLOADED"), &exactly(sampling.outcome.rate_pps), said, &max);
     });

@@ -30,7 +30,7 @@ pub struct Lane {
     pub name: String,
     /// Tooltip with the values of the row, one per line.
     pub tip: String,
-    /// Predicted value and its bounds, in the axis' unit.
+    /// Predicted value and its bounds, in the unit of the axis.
     pub predicted: Estimate,
     /// Known bounds of the measured value.
     pub measured: [Option<f64>; 2],
@@ -102,7 +102,7 @@ fn granularity(m: &mut Markup, axis: &Axis, ruler: &Ruler, domain: Extent, botto
         text(m, "label", at, bottom + 17.0, "middle", &tick.label);
     }
     path(m, "axis", format!("M{} {}H{}", n(ruler.start), n(bottom), n(ruler.end)));
-    // If the labels contain their units, the axis' name has none.
+    // If the labels contain their units, the name of the axis has none.
     let name = match ticks.unit {
         "" => axis.label.clone(),
         unit => format!("{} [{unit}]", axis.label),

@@ -81,7 +81,7 @@ fn source(m: &mut Markup, frame: &Frame<'_>) {
     });
 }
 
-/// The measurements from which delays were taken. Each row has the name, number of packets, source of the
+/// The measurements that the delays come from. Each row has the name, number of packets, source of the
 /// timestamps, and granularity.
 fn basis(m: &mut Markup, rows: Vec<[String; 4]>) {
     let rows = rows.into_iter().map(|[what, packets, clock, granularity]| {

@@ -60,7 +60,7 @@ pub fn queueing(prediction: &QueueingPrediction) -> String {
     })
 }
 
-/// Shows one percentile of all loads.
+/// Shows one percentile for all loads.
 fn overview(m: &mut Markup, validations: &[QueueingValidation], percentile: f64) {
     let lane = |validation: &QueueingValidation| {
         let one = validation.percentiles.iter().find(|one| one.percentile == percentile)?;

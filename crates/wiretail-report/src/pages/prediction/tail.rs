@@ -25,8 +25,9 @@ pub fn tail(prediction: &TailPrediction) -> String {
         schema: &prediction.schema,
         version: &prediction.wiretail_version,
         formula: Formula {
-            text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the generalised Pareto \
-                   distribution, fitted to events, which are delays above the threshold with few packets between them.",
+            text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the \
+                   generalised Pareto distribution, fitted to events. An event consists of delays above the \
+                   threshold with few packets between them.",
             page: "docs/kpi/extreme-values.md",
             source: (
                 "S. Coles, An Introduction to Statistical Modeling of Extreme Values (2001), chapters 4 and 5",
@@ -67,7 +68,7 @@ fn title(tail: &Tail) -> String {
     )
 }
 
-/// Formats a duration in s that may be as long as days.
+/// Formats a duration in s that may be several days long.
 pub fn span(seconds: f64) -> String {
     match seconds {
         s if s >= 172_800.0 => format!("{} d", format::short((s / 8640.0).round() / 10.0)),
@@ -262,7 +263,8 @@ fn levels(tail: &Tail) -> Figure {
     Figure {
         id: "tail-return-levels".to_owned(),
         title: "Return levels: the delay exceeded once in a period".to_owned(),
-        caption: "Periods far longer than the measurement depend on the fit alone, and assume that conditions do not change."
+        caption: "For periods far longer than the measurement, the values rest on the fit alone and assume \
+                  that conditions do not change."
             .to_owned(),
         x: axis("once in", "once_in_s", Unit::Seconds, Scale::Log),
         y: axis("delay", "delay_ns", Unit::Nanoseconds, Scale::Linear),

@@ -1,4 +1,5 @@
-//! Breakdown of the delay into devices and infrastructure, and the delay that a device adds to the skeleton.
+//! Breakdown of the delay into devices and infrastructure, and the delay that a device adds to that of the
+//! skeleton.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use super::{Page, counted};
 use crate::format;
 use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
-use crate::pages::comparison::{more, percentile_cell};
+use crate::pages::comparison::percentile_cell;
 use crate::pages::page;
 use crate::pages::tables::above;
 use crate::plot::Size;
@@ -39,17 +40,17 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     }
     page::section(m, "shares", "Infrastructure and devices", |m| {
         m.tag("p").class("hint").text(
-            "The delay of each packet that passes a switch is divided into the time in the devices (VNFs), from \
-             the tap upstream of each device to the tap downstream of it, and the rest, which is infrastructure: \
-             switch, links and their queues. Both are exact for each packet. Means add up; percentiles do not, \
-             because the worst packets of the parts are not the same.",
+            "The delay of each packet that passes a switch has two parts. The time in the devices (VNFs) \
+             lasts from the tap upstream of each device to the tap downstream of it. The rest is \
+             infrastructure: switch, links and their queues. Both parts are exact for each packet. Means add \
+             up; percentiles do not, because the worst packets of the parts are not the same.",
         );
         draw(m, &distributions(page), Size::Half, OPEN, count);
         folded(m, "Breakdown of each trial", breakdown_rows(page), &breakdown_head());
         m.tag("p").class("rests").text(
-            "Packets not seen at every tap are excluded from all three distributions and counted. Point at a \
-             percentile for its 95\u{a0}% confidence interval and the number of packets beyond it; those in \
-             italics are based on fewer than ten.",
+            "Packets not seen at every tap are counted, but excluded from all three distributions. Point at \
+             a percentile for its 95\u{a0}% confidence interval and the number of packets beyond it. \
+             Percentiles in italics are based on fewer than ten packets.",
         );
     });
     additions(m, page, count);
@@ -204,9 +205,9 @@ fn additions(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
 
 fn added(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     m.tag("p").class("hint").text(
-        "Each percentile of the devices' delay minus the same percentile of the skeleton application's delay, in \
-         the same place under the same load. The skeleton forwards and does nothing else, so this is the cost of \
-         the work itself.",
+        "Each percentile of the devices' delay minus the same percentile of the skeleton application's \
+         delay; the skeleton ran in the same place under the same load. It forwards packets and does nothing \
+         else, so the difference is the cost of the work itself.",
     );
     draw(m, &added_figures(page), Size::Wide, OPEN, count);
     let rows: Vec<Row> = page.additions.iter().filter_map(|addition| added_row(page, addition)).collect();
@@ -215,9 +216,10 @@ fn added(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     names.push("max".into());
     folded(m, "Delay added to the skeleton", rows, &names);
     m.tag("p").class("rests").text(
-        "The interval below each difference holds with at least 95\u{a0}%: its bounds are the extremes that the \
-         two percentiles' own distribution-free intervals of 97.5\u{a0}% allow. The interval is conservative, \
-         and holds for each percentile by itself. Maxima are single packets and have no interval.",
+        "The interval below each difference holds with at least 95\u{a0}% confidence. Its bounds are the \
+         extreme differences that the distribution-free 97.5\u{a0}% intervals of the two percentiles allow. \
+         The interval is conservative, and holds for each percentile individually. Maxima are single packets \
+         and have no interval.",
     );
 }
 
@@ -353,4 +355,10 @@ fn added_figure(page: &Page<'_>, number: usize, title: &str, group: &[&Addition]
         series: group.iter().map(curve).collect(),
         lines: Vec::new(),
     }
+}
+
+/// A difference with its sign: "+1.2 µs".
+fn more(ns: f64) -> String {
+    let shown = format::duration(ns);
+    if ns > 0.0 { format!("+{shown}") } else { shown }
 }

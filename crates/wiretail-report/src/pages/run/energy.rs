@@ -42,8 +42,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Why energy was not measured, if a reader may expect it; `None` if it was measured or if a source was
-/// requested explicitly.
+/// Reason why energy was not measured, if a reader may expect a measurement; `None` if energy was measured or
+/// if a source was requested explicitly.
 pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     let reason = |trial: &'a TrialRecord| {
         let energy = trial.energy.as_ref().filter(|energy| energy.source == EnergySource::None)?;
@@ -52,7 +52,7 @@ pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     page.run.trials.iter().find_map(reason)
 }
 
-/// Whether the experiment requests a specific source.
+/// Whether the experiment requests a specific energy source.
 fn asked(trial: &TrialRecord) -> bool {
     trial.setting("energy.source").is_some_and(|source| source.text != "auto")
 }
@@ -134,12 +134,12 @@ fn rests(page: &Page<'_>) -> String {
     for energy in measured.filter(|energy| !energy.states.is_empty()) {
         let source = match energy.source {
             EnergySource::Rapl => {
-                "The processor's own counters (RAPL): package and memory of all sockets, without power supply, fans and NICs; \
-                 cores are part of their package. Updated about every millisecond."
+                "The processor's own counters (RAPL): package and memory of all sockets, without the power \
+                 supply, fans and NICs; cores are part of their package. Updated about every millisecond."
             }
             EnergySource::Command => {
-                "Watts printed by a command, interpolated linearly. ± is the uncertainty at the ends of a state, not the \
-                 meter's own error."
+                "Power in watts as printed by a command, interpolated linearly. ± is the uncertainty at the \
+                 ends of a state, not the meter's own error."
             }
             EnergySource::None => continue,
         };
@@ -149,8 +149,9 @@ fn rests(page: &Page<'_>) -> String {
     }
     let mut text = sources.join(" ");
     text.push_str(
-        " Per million packets: energy while packets were sent, divided by the packets sent, including warm-up and lost packets. Above \
-         available: without the energy of the state Available over the same time.",
+        " Per million packets: energy while packets were sent, divided by the packets sent, including \
+         warm-up and lost packets. Above available: minus the energy that the state Available takes in the \
+         same time.",
     );
     text
 }

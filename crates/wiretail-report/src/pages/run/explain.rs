@@ -14,7 +14,7 @@ use crate::pages::explanation::causes::{name, ranked, saved};
 use crate::pages::explanation::words::{cause_name, headline, main_sender};
 use crate::pages::page;
 
-/// Number of trials that are open; further ones are folded.
+/// Number of unfolded trials; further ones are folded.
 const OPEN: usize = 6;
 /// Number of causes per trial in the table.
 const CAUSES: usize = 4;
@@ -33,7 +33,7 @@ pub fn sections(m: &mut Markup, page: &Page<'_>) {
 
 fn explanations(m: &mut Markup, page: &Page<'_>) {
     m.tag("p").class("hint").text(
-        "Causes of the excess delay of the packets at and above p99.9 in each traced trial, from the \
+        "What caused the excess delay of packets at and above p99.9 in each traced trial, according to the \
          kernel's trace. Each trial has its own page with its worst packets and mitigations.",
     );
     let united = unite(page.explanations);
@@ -69,8 +69,8 @@ fn explanations(m: &mut Markup, page: &Page<'_>) {
         table(m, "The largest causes of each traced trial", &names, rows);
     });
     m.tag("p").class("rests").text(
-        "Would save: the decrease of the named percentile without the cause, in italics if the percentile is \
-         based on fewer than ten packets.",
+        "Would save: the amount by which the named percentile would decrease without the cause; in italics \
+         if the percentile is based on fewer than ten packets.",
     );
 }
 

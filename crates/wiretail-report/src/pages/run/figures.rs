@@ -12,11 +12,11 @@ use crate::pages::comparison;
 use crate::pages::page::{figure, section};
 use crate::plot::Size;
 
-/// Full name of the factor with the number of packets sent back to back.
+/// Full name of the factor that sets the number of packets sent back to back.
 const BURST: &str = "traffic.burst";
-/// Number of open figures in a section; further ones are folded.
+/// Number of unfolded figures in a section; further ones are folded.
 const OPEN: usize = 4;
-/// Shortest duration, in ns, of a trial that gets a figure of delay over time.
+/// Trials at least this long, in ns, get a figure of the delay over time.
 const SOAK_NS: i64 = 10_000_000_000;
 /// Maximum number of curves over time in one figure. Such curves are ragged, so only a few can be
 /// distinguished.
@@ -31,13 +31,13 @@ pub fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
 }
 
-/// Adds the settings that a figure's curves share to its title.
+/// Adds to a figure's title the settings that its curves share.
 pub fn titled(what: &str, shared: &str) -> String {
     if shared.is_empty() { what.to_owned() } else { format!("{what}: {shared}") }
 }
 
-/// Draws the figures of a section, numbered through the page. If there are many, only the first ones are
-/// open.
+/// Draws the figures of a section, numbered consecutively across the page. If there are many, only the first
+/// ones are unfolded.
 pub fn draw(m: &mut Markup, figures: &[Figure], size: Size, open: usize, count: &mut usize) {
     let (shown, more) = figures.split_at(figures.len().min(open));
     granularity(m, shown, size, count);
@@ -145,7 +145,7 @@ fn distribution(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
         title: titled("Share of packets within a delay", &common),
         caption: format!("The exact distribution of each trial.{}", series::repeats_note(group)),
         x: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
-        y: axis("share of packets that arrive within it", "share", Unit::Ratio, Scale::Linear),
+        y: axis("share of packets within this delay", "share", Unit::Ratio, Scale::Linear),
         mark: Mark::Line,
         series: group.iter().map(curve).collect(),
         lines: Vec::new(),
@@ -198,8 +198,9 @@ fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
         id: format!("over-time-{}", index + 1),
         title: titled("Largest delay over time", &common),
         caption: format!(
-            "The worst packet of each interval of {length}. A steady level with rare peaks is a device that keeps \
-             up; peaks at regular distances have a periodic cause; a rising level is a queue that fills."
+            "The worst packet of each interval of {length}. A steady level with rare peaks indicates a \
+             device that keeps up; peaks at regular distances indicate a periodic cause; a rising level \
+             indicates a queue that fills."
         ),
         x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
         y: axis("largest one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
@@ -209,8 +210,8 @@ fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
     }
 }
 
-/// Draws the segments of each scenario in one figure if there are several, which shows the hop that adds the
-/// tail.
+/// Draws the segments of each scenario in one figure, if there are several. The figure shows which hop adds
+/// the tail.
 pub fn segments(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let mut figures = Vec::new();
     for curve in series::representatives(page) {

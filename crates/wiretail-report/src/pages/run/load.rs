@@ -160,7 +160,7 @@ fn reference_lines(page: &Page<'_>, lines: &[&Vec<Curve<'_>>], keys: &[&str]) ->
 /// Lists the overloads and states the rule that found them.
 fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
     if marks.is_empty() {
-        m.tag("p").class("verdict-line").text("No scenario is overloaded within the rates tried.");
+        m.tag("p").class("verdict-line").text("No scenario is overloaded at any of the rates tried.");
     } else {
         m.tag("ul").class("overloads").body(|m| {
             for mark in marks {
@@ -173,11 +173,12 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         });
     }
     m.tag("p").class("rests").text(format_args!(
-        "A rate counts as overloaded in two cases. Either more than {} of the packets are lost, and the loss is \
-         more than {} times the median loss of the lower rates (or exceeds it by {} of the packets). Or the \
-         median delay is more than {} times the median delay of at least {} lower rates. The same must hold for \
-         every higher rate. The lowest rate therefore never counts as overloaded. At the highest rate, a single \
-         outlier looks the same as an overload. The median over repeats is used; invalid trials are excluded.",
+        "A rate counts as overloaded in two cases. In the first, more than {} of the packets are lost, and \
+         the loss is more than {} times the median loss of the lower rates (or exceeds it by {} of the \
+         packets). In the second, the median delay is more than {} times the median delay of at least {} \
+         lower rates. The same must hold for every higher rate. The lowest rate therefore never counts as \
+         overloaded. At the highest rate, a single outlier looks the same as an overload. The median over \
+         repeats is used; invalid trials are excluded.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),
         format::ratio(Overload::LOSS_STEP),

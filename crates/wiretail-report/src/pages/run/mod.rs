@@ -2,7 +2,7 @@
 //!
 //! A trial is identified by its *scenario*, the factors that distinguish it from others. Repeats of a
 //! scenario are not pooled: the tables have a row for each repeat, and a figure shows the repeat with the
-//! median p99.9. Numbers of invalid trials are never omitted; they are marked.
+//! median p99.9. The numbers of invalid trials are never omitted, but they are marked.
 //!
 //! - [`series`]: selects the trials of each figure and names their curves;
 //! - `search`: the highest load of the devices;

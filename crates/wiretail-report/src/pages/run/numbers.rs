@@ -49,8 +49,8 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
     }
     section(m, "segments", "Further segments", |m| {
         m.tag("p").class("hint").text(
-            "Each segment is measured between its own two taps. Percentiles of hops do not add up to that of the whole \
-             device, because their worst packets are not the same.",
+            "Each segment is measured between its own two taps. The percentiles of the hops do not add up to \
+             those of the whole device, because the hops have different worst packets.",
         );
         for name in names {
             let place = |trial: &TrialRecord| trial.segments.iter().skip(1).position(|s| s.name == name);

@@ -1,4 +1,4 @@
-//! Ranks of the devices under each load. If the order of devices is uncertain, they share a range of ranks.
+//! Ranks of the devices under each load. Devices whose order is uncertain share a range of ranks.
 
 use wiretail_schema::run::scenario::{Place, Ranking};
 

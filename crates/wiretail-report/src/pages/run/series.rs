@@ -86,7 +86,7 @@ pub fn repeats_note(curves: &[Curve<'_>]) -> &'static str {
     }
 }
 
-/// Splits the curves by the value of one factor, in the order of its first appearance.
+/// Groups the curves by the value of one factor, in the order in which the values first appear.
 pub fn apart<T: AsRef<Scenario> + Clone>(curves: &[T], key: &str) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for curve in curves {

@@ -99,7 +99,7 @@ fn generator(m: &mut Markup, page: &Page<'_>) {
     let shifted = if shifts { ", delay of the schedule after all shifts" } else { "" };
     let caption = format!(
         "Load generator: packets sent, packets that the kernel did not accept, packets later than {}{skipped}{shifted}; \
-         lateness is the actual minus the intended departure",
+         lateness is the actual minus the intended departure time",
         format::duration_short(limit as f64)
     );
     table(m, &caption, &names, rows);
@@ -143,7 +143,7 @@ fn taps(m: &mut Markup, page: &Page<'_>) {
     table(m, "Taps: packets dropped by the capture itself are not loss of the device", &head(names), rows);
 }
 
-/// Device counters next to the numbers of packets that the surrounding taps saw.
+/// Device counters, next to the packet counts of the taps around the device.
 fn devices(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().flat_map(|trial| {
         trial.devices.iter().map(|device| {
@@ -172,8 +172,8 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
     });
     let names =
         ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "filtered", "not sent", "agree"];
-    let caption = "Device counters and packets seen by the taps, summed over all directions of a device. Packets \
-                   that a device dropped may be included in the packets that it took";
+    let caption = "Device counters and packets seen by the taps, summed over all directions of a device. A \
+                   device may include the packets that it dropped in the packets that it took";
     table(m, caption, &head(names), rows);
 }
 
@@ -214,7 +214,7 @@ fn accounting(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Filters by payload text, and the packets that they dropped.
+/// Filters that match a payload text, and the packets that they dropped.
 fn filtering(m: &mut Markup, page: &Page<'_>) {
     let names = ["trial", "packets", "marked", "marked and lost", "others lost", "exact"];
     let caption =
@@ -264,14 +264,14 @@ fn known(
     }
 }
 
-/// A cause as text, and its meaning for the reader.
+/// A cause as text, and what it means for the reader.
 fn meaning(cause: StallCause) -> (&'static str, &'static str) {
     match cause {
         StallCause::AllCoresPaused => (
             "all cores paused",
             "All busy cores stood still at the same time: the hypervisor or the firmware paused the machine. \
-             Nothing in the machine can prevent these pauses; delays as long as these pauses are due to the \
-             host, not to the device.",
+             Nothing in the machine can prevent these pauses; delays of this length are due to the host, not \
+             to the device.",
         ),
         StallCause::Scheduler => (
             "scheduler",
@@ -281,8 +281,9 @@ fn meaning(cause: StallCause) -> (&'static str, &'static str) {
         ),
         StallCause::OneCorePaused => (
             "one core paused",
-            "One core stood still while the scheduler ran no other task on it: interrupts, or a hypervisor that \
-             took one core. To distinguish the two, move interrupts to other cores.",
+            "One core stood still while the scheduler ran no other task on it. The cause is either \
+             interrupts or a hypervisor that took the core. To distinguish the two, move interrupts to other \
+             cores.",
         ),
     }
 }
@@ -306,9 +307,7 @@ fn stalls(m: &mut Markup, page: &Page<'_>) {
     let threshold = format::duration_short(threshold as f64);
     if causes.is_empty() {
         if !trials.is_empty() {
-            m.tag("p")
-                .class("rests")
-                .text(format_args!("No core was taken from its role for {threshold} or longer."));
+            m.tag("p").class("rests").text(format_args!("No role lost its core for {threshold} or longer."));
         }
         return;
     }

@@ -43,7 +43,7 @@ pub enum Kind {
 /// A trace event. Takes 48 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Timestamp, in ns of the trace clock.
+    /// Timestamp on the trace clock, in ns.
     pub ts_ns: u64,
     /// Arguments of the event; see [`Kind`].
     pub args: [u64; 3],

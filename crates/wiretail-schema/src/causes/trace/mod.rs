@@ -28,11 +28,11 @@ pub struct TraceInfo {
     pub machine: String,
     /// The kernel's name for the clock of all trace timestamps: `mono`.
     pub clock: String,
-    /// Time at which all events were enabled, in ns of the trace clock.
+    /// Time on the trace clock at which all events were enabled, in ns.
     pub start_ns: u64,
-    /// Time at which the events were disabled, in ns of the trace clock.
+    /// Time on the trace clock at which the events were disabled, in ns.
     pub end_ns: u64,
-    /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packets are timestamped by
+    /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packet timestamps use
     /// CLOCK_REALTIME.
     pub clock_before: ClockOffset,
     /// Offset from the trace clock to CLOCK_REALTIME after the recording.
@@ -54,10 +54,10 @@ pub struct TraceInfo {
     pub remarks: Vec<String>,
     /// The files that hold the raw pages.
     pub streams: Vec<TraceStream>,
-    /// Thread IDs and names, as far as the kernel and /proc provided them.
+    /// Thread IDs and names, to the extent that the kernel and /proc provided them.
     pub tasks: Vec<(i32, String)>,
-    /// Function start addresses and function names, in ascending order. An excerpt of /proc/kallsyms with the
-    /// addresses that occur in the trace.
+    /// Function start addresses and function names, in ascending order. This is an excerpt from
+    /// /proc/kallsyms with the addresses that occur in the trace.
     #[serde(default)]
     pub symbols: Vec<(u64, String)>,
 }
@@ -67,7 +67,7 @@ pub struct TraceInfo {
 /// together is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// Time of the reading, in ns of the trace clock.
+    /// Time of the reading on the trace clock, in ns.
     pub at_ns: u64,
     /// The offset, in ns.
     pub offset_ns: i64,
@@ -79,7 +79,7 @@ impl ClockOffset {
     /// Whether one of the clocks was set between the two readings. Otherwise the offset is constant, because
     /// both clocks are slewed in the same way.
     pub fn stepped_until(self, later: ClockOffset) -> bool {
-        /// Largest difference between the fast clocks of two processors, in ns.
+        /// Largest difference between the fast clocks of any two processors, in ns.
         const SLACK_NS: u64 = 200;
         let limit = self.uncertainty_ns.saturating_add(later.uncertainty_ns).saturating_add(SLACK_NS);
         self.offset_ns.abs_diff(later.offset_ns) > limit

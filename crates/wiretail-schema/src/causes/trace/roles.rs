@@ -7,8 +7,8 @@ pub const ROLES_SCHEMA: &str = "wiretail.trace-roles/1";
 /// File name of the roles in the folder of a trial's trace.
 pub const ROLES_FILE: &str = "roles.json";
 
-/// Threads that forwarded the packets of a trial, their core, and facts about the core that the trace does not
-/// contain. All times are in ns of the trace clock (CLOCK_MONOTONIC).
+/// Threads that forwarded the packets of a trial, their core, and facts about the core that the trace does
+/// not contain. All times are in ns on the trace clock (CLOCK_MONOTONIC).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceRoles {
     /// Schema name and version ([`ROLES_SCHEMA`]).

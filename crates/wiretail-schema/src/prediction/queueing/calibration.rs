@@ -25,15 +25,15 @@ pub struct SavedQueueingModel {
     pub calibration: Option<QueueingCalibration>,
 }
 
-/// Measurements that a calibrated model is based on.
+/// Measurements on which a calibrated model is based.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingCalibration {
     /// Trials used for the calibration, as "RUN:NUMBER (NAME)".
     pub trials: Vec<String>,
-    /// Settings of the device, except its batches and their release. A model describes a single device.
+    /// Settings of the device, except for its batches and their release. A model describes a single device.
     #[serde(default)]
     pub device: Vec<SettingRecord>,
-    /// How the experiment requested packets to be released; null if not stated.
+    /// How the experiment asked the device to release packets; null if not stated.
     #[serde(default)]
     pub release: Option<Release>,
     /// Method used to find the service time.
@@ -43,7 +43,7 @@ pub struct QueueingCalibration {
     /// Number of intervals between departures while packets waited. If packets are released in batches, the
     /// intervals between batches are used.
     pub gaps: u64,
-    /// Total length of these intervals, in ns: the time for which the server was observed busy.
+    /// Total length of these intervals, in ns: the time during which the server was observed to be busy.
     pub busy_ns: f64,
     /// Median service time, in ns, of packets that were not interrupted.
     pub service_ns: Estimate,
@@ -51,10 +51,10 @@ pub struct QueueingCalibration {
     pub interrupts: InterruptEvidence,
     /// Number of isolated packets: packets that found the server idle.
     pub isolated: u64,
-    /// Waits of isolated packets in addition to service and transfer, grouped by how long the server had been
-    /// idle.
+    /// How long isolated packets waited in addition to service and transfer, grouped by the server's
+    /// preceding idle time.
     pub wakes: Vec<WakeEvidence>,
-    /// Median gap between the packets of a burst when they are sent, in ns; null if no burst was sent.
+    /// Median gap between the packets of a burst at the time of sending, in ns; null if no burst was sent.
     pub spacing_ns: Option<f64>,
     /// Remarks about the calibration, for the reader.
     pub remarks: Vec<String>,
@@ -131,9 +131,9 @@ pub struct QueueingValidation {
     pub curve: Vec<ComparedPercentile>,
 }
 
-/// Comparison of measured delays with a simulation of the recorded arrivals of each trial and, if the trial
-/// lists them, its recorded stalls. Errors in this comparison are caused by the device; errors that appear only
-/// in the prediction are caused by the load generator and the machine.
+/// Comparison of measured delays with simulations, one for each trial. A simulation uses the trial's recorded
+/// arrivals and, if the trial lists them, its recorded stalls. Errors in this comparison are caused by the
+/// device; errors that appear only in the prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
     /// Whether recorded stalls of the device were replayed as well.
@@ -151,9 +151,9 @@ pub struct ComparedPercentile {
     pub percentile: f64,
     /// Predicted value, in ns; the median if the load was simulated several times.
     pub predicted_ns: i64,
-    /// Lower bound, in ns. In one of twenty simulations of the load, the value is lower.
+    /// Lower bound, in ns: the value is lower in one of twenty simulations of the load.
     pub predicted_low_ns: i64,
-    /// Upper bound, in ns. In one of twenty simulations of the load, the value is higher.
+    /// Upper bound, in ns: the value is higher in one of twenty simulations of the load.
     pub predicted_high_ns: i64,
     /// Measured value, in ns; the median over repeats.
     pub measured_ns: i64,

@@ -92,7 +92,8 @@ pub struct QueueingModel {
     /// empty, service starts at once.
     #[serde(default)]
     pub wake: Vec<Wake>,
-    /// Interrupts of the server. They also suspend the service of a packet, which continues afterwards.
+    /// Interrupts on the server. An interrupt also suspends the service of a packet, which continues
+    /// afterwards.
     pub interrupts: Vec<Interrupts>,
     /// Constant delay of the rest of the path, in ns. Negative if a packet leaves before the server has
     /// finished its work on it. The total delay is never below 0.

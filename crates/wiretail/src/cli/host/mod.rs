@@ -22,14 +22,14 @@ pub struct HostArgs {
     pub command: HostCommand,
 }
 
-// What there is to do with a host.
+// Actions on a host.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum HostCommand {
     /// Audit the isolation of the packet-processing cores: requested, effective and missing settings
     ///
-    /// Only reads, and mostly without root. Reports what could not be read, with the reason. Counts for one
-    /// second the interrupts and tasks on the cores.
+    /// Changes nothing, and mostly works without root. Reports what could not be read, with the reason.
+    /// Counts the interrupts and tasks on the cores for one second.
     Audit(AuditArgs),
     /// Show the settings that isolate the cores, with their current values and costs
     ///
@@ -58,9 +58,9 @@ pub enum HostCommand {
     Recommend(RecommendArgs),
     /// Measure the effect of a profile on this host, and of each of its settings
     ///
-    /// Runs the trials of an experiment in turn on the unchanged host, with all settings that can be changed
-    /// at runtime, and with all but one of them. Restores everything after each trial. Ranks the settings by
-    /// their effect on p99.9 and the maximum.
+    /// Runs the trials of an experiment in turn: on the unchanged host, with all settings that can be changed
+    /// at runtime, and with all but one of these settings. Restores everything after each trial. Ranks the
+    /// settings by their effect on p99.9 and the maximum.
     Prove(ProveArgs),
 }
 
@@ -182,14 +182,14 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail host prove experiments/host/ablation.toml --dry-run                # lists them
+  wiretail host prove experiments/host/ablation.toml --dry-run                # lists the trials
   sudo wiretail host prove experiments/host/ablation.toml --allow-system-changes
   sudo wiretail host prove ablation.toml --only host.fifo --alone --allow-system-changes
   sudo wiretail host prove --resume runs/2026-11-20T14-03-11-proof --allow-system-changes
 
 A setting has an effect if the confidence interval of its differences excludes 0; all intervals hold
-jointly with 95 % confidence. More settings need more repeats. \"No effect seen\" is a result: its
-interval bounds the size of an effect.
+jointly with 95 % confidence. More settings need more repeats. \"No effect seen\" is a result: the
+interval bounds the size of any effect.
 Method: docs/ablation.md. Format of --json: ablation.json (docs/formats/ablation.md).
 
 Exit code: 0 success; 1 a trial failed; 2 error; 130 interrupted.")]
@@ -201,14 +201,15 @@ pub struct ProveArgs {
     /// Tuning profile
     #[arg(long, value_enum, default_value = "optimized", conflicts_with = "resume")]
     pub profile: ProfileChoice,
-    /// Switch back only these settings, by their names in --dry-run; the others stay as in the profile
+    /// Switch back only these settings, named as in the output of --dry-run; the others stay as in the
+    /// profile
     #[arg(long, value_name = "SETTINGS", value_delimiter = ',', conflicts_with = "resume")]
     pub only: Vec<String>,
     /// Also measure each setting alone, on the unchanged host
     #[arg(long, conflicts_with = "resume")]
     pub alone: bool,
     /// Number of trials per configuration [default: the experiment's trial.repeats, but at least as many as
-    /// an effect needs to show]
+    /// are needed to show an effect]
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub repeats: Option<u64>,
 }
@@ -262,10 +263,10 @@ pub struct AuditArgs {
     /// Write everything that was read to a file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// How long to count interrupts and watch threads; 0s disables it
+    /// Time for counting interrupts and watching threads; 0s disables both
     #[arg(long, value_name = "DURATION", default_value = "1s", conflicts_with = "from")]
     pub watch: Duration,
-    /// Also show settings that are as they should be or do not exist here, and why each setting matters
+    /// Also show why each setting matters, and settings that are as they should be or do not exist here
     #[arg(long, short)]
     pub all: bool,
     /// Exit with 1 if anything is ineffective or harmful

@@ -42,7 +42,8 @@ pub struct NoiseArgs {
     /// Measure with cyclictest afterwards, if it is installed (Debian: rt-tests); needs root
     #[arg(long)]
     pub compare: bool,
-    /// Inject interference on the first core, to test its identification: shootdown, timer, hog, softirq, ipi
+    /// Inject interference on the first core, to test whether it is identified: shootdown, timer, hog,
+    /// softirq, ipi
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = injected)]
     pub inject: Vec<InterferenceKind>,
     /// Time between two injected events
@@ -56,7 +57,7 @@ pub struct NoiseArgs {
     pub json: bool,
 }
 
-/// Parses an interference that other threads can cause on a core.
+/// Parses a kind of interference that other threads can cause on a core.
 fn injected(text: &str) -> Result<InterferenceKind, String> {
     InterferenceKind::of_name(text)
         .filter(|kind| !kind.is_own())

@@ -25,15 +25,15 @@ pub enum Predict {
     /// Predict the highest rate of a device, from two medians and its interrupts
     ///
     /// R_max = (1 s - d) / t. The core's time per packet, t, is the median delay of the device minus the
-    /// median delay of a forwarder that does no work in the same deployment. The interrupt time per second,
-    /// d, is the sum of rate times length.
+    /// median delay of a forwarder that does no work but is deployed in the same way. The interrupt time per
+    /// second, d, is rate times length, summed over all interrupts.
     Capacity(CapacityArgs),
-    /// Predict which packets of a constant rate meet interrupts, and the pattern of the worst ones
+    /// Predict which packets of a constant-rate stream meet interrupts, and the pattern of the worst packets
     ///
     /// Simulates one core that serves packets in order of arrival and is preempted by interrupts. A packet
     /// waits for the interrupt that it meets, and for the delayed packets ahead of it.
     Interrupts(InterruptsArgs),
-    /// Predict rare delays from the highest delays of two captures, such as one packet in 40 hours
+    /// Predict rare delays, such as one in 40 hours, from the highest delays of two captures
     ///
     /// Fits a generalized Pareto distribution to the delays above a threshold, which is chosen by goodness of
     /// fit. Refuses, with the reason, if no threshold fits, if high delays are unevenly distributed over
@@ -57,11 +57,11 @@ Examples:
       --cpu 2 --interrupt-cost LOC=3.2us
 
 '250/s' is taken as exact. For '7500/90s', 7500 events counted in 90 s, the confidence interval of
-the count is propagated. Numbers in [brackets] are 95 % confidence intervals, by interval
-arithmetic: every input at its worst end.
+the count is propagated. Numbers in [brackets] are 95 % confidence intervals, computed by
+interval arithmetic, with every input at its worst end.
 Meaning and limits: docs/kpi/capacity.md")]
 pub struct CapacityArgs {
-    /// Median delay through the device, at a rate without queues
+    /// Median delay through the device, at a rate that causes no queues
     #[arg(long, value_name = "DURATION", requires = "forwarder_median", conflicts_with_all = ["run", "from"])]
     pub dut_median: Option<Duration>,
     /// Median delay through a forwarder that does no work, in the same deployment and at the same rate
@@ -88,7 +88,8 @@ pub struct CapacityArgs {
     /// For --run: number of the forwarder's trial
     #[arg(long, value_name = "N", requires = "run")]
     pub forwarder: Option<usize>,
-    /// For --run: duration of one interrupt of a counter, if the trial was not traced; may be repeated
+    /// For --run: duration of one interrupt, by name of the counter, if the trial was not traced; may be
+    /// repeated
     #[arg(long = "interrupt-cost", value_name = "NAME=DURATION", requires = "run", value_parser = cost)]
     pub costs: Vec<(String, Duration)>,
     /// For --run: the device's core, whose interrupt counters are used
@@ -115,7 +116,7 @@ Examples:
   wiretail predict interrupts --rate 10052pps --interrupt 'tick 250Hz 10.5us 0us' --figure waits.svg
   wiretail predict interrupts --rate 10kpps --interrupt '250Hz 12us' pre.pcap post.pcap
 
-An interrupt is [NAME] RATE LENGTH [PHASE]: rate, length, and time of the first one after the first
+An interrupt is [NAME] RATE LENGTH [PHASE]; PHASE is the time of the first interrupt after the first
 packet. A phase that is not given is drawn from the seed. The pattern is sensitive to the last digit
 of the rate: see the table for neighboring rates.
 Model and closed forms: docs/kpi/capacity.md")]
@@ -132,7 +133,7 @@ pub struct InterruptsArgs {
     /// The core's time per packet
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub service: Duration,
-    /// Seed of the phases that are not given
+    /// Seed for phases that are not given
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Capture of the ingress wire, to compare a measurement with the model
@@ -143,7 +144,7 @@ pub struct InterruptsArgs {
     /// Key by which a packet is matched in these captures, as in `wiretail analyze`
     #[arg(long, value_name = "RULE", default_value = "auto", requires = "post")]
     pub key: String,
-    /// Leave out packets sent in this first part of the captures (warm-up)
+    /// Warm-up at the start of the captures; packets sent during it are left out
     #[arg(long, value_name = "DURATION", default_value = "0s", requires = "post")]
     pub trim: Duration,
     /// Write a figure of the worst packets over time as SVG

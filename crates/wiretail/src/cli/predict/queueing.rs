@@ -41,7 +41,7 @@ pub struct QueueingArgs {
     /// Arrival process
     #[arg(long, value_enum, default_value_t = ArrivalChoice::Constant)]
     pub arrivals: ArrivalChoice,
-    /// Packets that arrive together; the mean rate does not change
+    /// Number of packets that arrive together; the mean rate stays the same
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     pub burst: NonZeroU64,
     /// Time between two packets of a burst [default: as calibrated, else 0s]
@@ -91,14 +91,14 @@ pub struct QueueingArgs {
     /// Hz 12us poisson exponential'. A phase that is not given is drawn from the seed.
     #[arg(long = "interrupt", value_name = "SOURCE", value_parser = interrupts)]
     pub interrupts: Vec<Interrupts>,
-    /// How much faster than stated periodic interrupts are, in ppm, because the clocks of device and sender
+    /// How much faster periodic interrupts are than stated, in ppm, because the clocks of device and sender
     /// differ
     ///
-    /// With 0, 10 kpps would meet 250 Hz at the same phase forever: an interrupt would hit either every
-    /// fortieth packet or none.
+    /// With 0, a stream of 10 kpps would always meet interrupts of 250 Hz at the same phase: an interrupt
+    /// would hit either every fortieth packet or none.
     #[arg(long, value_name = "PPM", default_value_t = 10.0, allow_hyphen_values = true)]
     pub clock_offset: f64,
-    /// Rest of the delay of each packet; negative if packets leave before their work is done
+    /// Remaining delay of each packet; negative if packets leave before their work is done
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub transfer: Duration,
 
@@ -121,8 +121,8 @@ pub struct QueueingArgs {
         conflicts_with_all = ["calibrate", "service", "overhead", "wake", "transfer", "interrupts", "model"]
     )]
     pub calibrate_captures: Vec<PathBuf>,
-    /// Trials of a forwarder without work in the device's place; suffices if no packet waited for another,
-    /// but is less accurate
+    /// Trials of a forwarder that does no work and takes the device's place; sufficient if no packet waited
+    /// for another, but less accurate
     #[arg(long, value_name = "RUN[:TRIAL]", requires = "calibrate")]
     pub baseline: Option<String>,
     /// Read the device from a file written by --save

@@ -1,6 +1,6 @@
-//! `wiretail host prove`: measures the effect of a profile, and of each of its settings. Its trials are those
-//! of a run, in the same manifest. `ablation.json` records the configuration of each trial and the results;
-//! it is written after every trial, so that `--resume` can continue.
+//! `wiretail host prove`: measures the effect of a profile, and of each of its settings. Its trials are
+//! recorded in the manifest, like those of a run. `ablation.json` records the configuration of each trial and
+//! the results; it is written after every trial, so that `--resume` can continue.
 
 mod text;
 
@@ -34,8 +34,8 @@ use crate::run::trial::session;
 use crate::run::{begin, insert, interrupted, new_run};
 use crate::traffic::live::stop_on_signals;
 
-/// Number of repeats in addition to the minimum for a confidence interval. They allow some repeats to
-/// contradict the others.
+/// Number of repeats beyond the minimum for a confidence interval. With them, some repeats may contradict the
+/// others.
 const SPARE_REPEATS: u64 = 15;
 /// Keys that differ between configurations, for the tables of the run's report.
 const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
@@ -145,8 +145,9 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     }
     let assignment = CpuAssignment::assign(Path::new("/"), Topology::of(&bases[0]).middle, true)?;
     let cores = assignment.map(|assignment| assignment.quiet).filter(|quiet| !quiet.is_empty());
-    let cores = cores
-        .ok_or_else(|| anyhow!("a profile isolates cores, which requires a machine with at least two"))?;
+    let cores = cores.ok_or_else(|| {
+        anyhow!("a profile isolates cores, which requires a machine with at least two cores")
+    })?;
     let plan = profile::here(profile, &cores)?;
     let mut factors = factors(&plan, &keys(&bases[0], profile));
     if let Some(unknown) =
@@ -217,7 +218,7 @@ fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
                 let trial = base.with(number, repeat, name, |settings| {
                     let configuration = &ablation.configurations[configuration];
                     apply(configuration, ablation.profile, &switched, &mut settings.host);
-                    // Stalls and delays of the generator are part of what is measured, so they do not
+                    // The generator's stalls and delays are part of what is measured, so they do not
                     // invalidate a trial.
                     settings.trial.late_share = Percent::ALL;
                     settings.trial.stall_share = Percent::ALL;

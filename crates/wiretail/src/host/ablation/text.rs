@@ -44,7 +44,8 @@ pub fn plan(out: &mut impl Write, ablation: &Ablation, trials: &[Planned]) -> io
     let time = Duration::from_nanos(sending) + AROUND * u32::try_from(trials.len()).unwrap_or(u32::MAX);
     writeln!(
         out,
-        "\n{} trials, {} of each configuration under {}, in random order: about {}. Changes are reverted after each.",
+        "\n{} trials, {} of each configuration under {}, in random order: about {}. Changes are reverted \
+         after each trial.",
         count(trials.len() as u64),
         ablation.repeats,
         ablation.loads.join(", "),

@@ -22,18 +22,19 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts to trace `cores`. The trace is drained on the core `drain`, which may be disturbed.
+    /// Starts tracing `cores`. The trace is drained on the core `drain`, which may be disturbed.
     ///
     /// # Errors
     /// Returns an error without root, if the kernel can't be traced, or if there is no space for the trace.
     pub fn start(cores: &CoreSet, drain: Option<u32>) -> Result<Self> {
         let folder = tempfile::tempdir().context("a directory for the trace can't be created")?;
         let mut journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))
-            .context("--trace needs root; without it gaps have lengths only")?;
+            .context("--trace needs root; without --trace, gaps have lengths but no causes")?;
         let spec =
             TraceSpec { stacks: true, drain_core: drain, ..TraceSpec::new(folder.path(), cores.clone()) };
-        let recorder = Recorder::start(&mut journal, &spec)
-            .context("--trace: the kernel can't be traced; without it gaps have lengths only")?;
+        let recorder = Recorder::start(&mut journal, &spec).context(
+            "--trace: the kernel can't be traced; without --trace, gaps have lengths but no causes",
+        )?;
         Ok(Self { folder, journal, recorder })
     }
 

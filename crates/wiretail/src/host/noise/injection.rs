@@ -14,7 +14,7 @@ use crate::traffic::live;
 
 /// Real-time priority of injectors on other cores.
 const PRIORITY: u8 = 45;
-/// Shortest interval between injected events, in ns. The longest events take up most of this interval.
+/// Shortest interval between injected events, in ns. The longest events fill most of this interval.
 const EVERY_NS_MIN: u64 = 1_000_000;
 /// Seed of the injection times if several kinds of events take turns.
 const SEED: u64 = 1;

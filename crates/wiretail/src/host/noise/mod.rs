@@ -33,7 +33,7 @@ const LONGEST: usize = 20;
 const RUNS_MIN: u64 = 20;
 /// Seed of the times at which loops work; each loop derives its own.
 const SEED: u64 = 7;
-/// Interval between checks for the end of the measurement.
+/// How often the end of the measurement is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs `wiretail host noise`.
@@ -82,7 +82,9 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
         );
     }
     if others.is_empty() {
-        noise.remarks.push("all cores are measured: this program's own threads also take them".to_owned());
+        noise.remarks.push(
+            "all cores are measured, so this program's own threads also take time from them".to_owned(),
+        );
     }
     live::keep_off(arguments.cores.cores().iter().map(|core| *core as usize));
     let (peers, missing) = if arguments.compare { peers::available() } else { Default::default() };
@@ -117,7 +119,7 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     }
     if logs.iter().any(|(_, log)| log.gaps() > log.kept().len() as u64) {
         noise.remarks.push(
-            "not all gaps were recorded individually: of the short ones, only the first; the floor is accurate to 5 %"
+            "only the first of the short gaps were recorded individually; the floor is accurate to 5 %"
                 .to_owned(),
         );
     }
@@ -145,7 +147,7 @@ fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<V
                 Ok::<_, anyhow::Error>(log)
             };
             let thread = Builder::new().name(LOOP_THREAD.to_owned()).spawn_scoped(scope, work);
-            loops.push((*core, thread.context("a thread for the loop can't be created")?));
+            loops.push((*core, thread.context("the loop's thread can't be created")?));
         }
         while loops.iter().any(|(_, thread)| !thread.is_finished()) {
             thread::sleep(LOOK_EVERY);

@@ -13,7 +13,7 @@ use wiretail_schema::units::Share;
 pub const DURATION_NS: u64 = 5_000_000_000;
 /// Wakeup interval of a program's threads, in us.
 const INTERVAL_US: u64 = 200;
-/// Largest lateness that the histogram covers, in us.
+/// Longest lateness that the histogram covers, in us.
 const HISTOGRAM_US: u64 = 20_000;
 /// Real-time priority of the program if the loop has none.
 const PRIORITY: u8 = 80;
@@ -36,15 +36,18 @@ pub fn available() -> (Vec<Peer>, Vec<String>) {
     if is_there("cyclictest") {
         peers.push(Peer::Cyclictest);
     } else {
-        missing.push("no comparison with cyclictest: apt-get install rt-tests (Debian)".to_owned());
+        missing.push(
+            "skipping the comparison with cyclictest: not installed (Debian: package rt-tests)".to_owned(),
+        );
     }
     if !is_there("rtla") {
-        missing.push("no comparison with rtla: it is one of the kernel's tools (Debian: rtla)".to_owned());
+        missing.push("skipping the comparison with rtla: not installed (Debian: package rtla)".to_owned());
     } else if TRACERS.iter().any(|path| fs::read_to_string(path).is_ok_and(|all| all.contains("timerlat"))) {
         peers.push(Peer::Timerlat);
     } else {
         missing.push(
-            "no comparison with rtla: this kernel lacks CONFIG_TIMERLAT_TRACER, or tracefs is not mounted"
+            "skipping the comparison with rtla: this kernel lacks CONFIG_TIMERLAT_TRACER, or tracefs is not \
+             mounted"
                 .to_owned(),
         );
     }
@@ -71,7 +74,7 @@ impl Peer {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// Measures a core; `fifo` is the loop's real-time priority.
+    /// Runs the program on a core; `fifo` is the loop's real-time priority.
     ///
     /// # Errors
     /// Returns an error if the program fails, or prints an unknown format.
@@ -115,8 +118,8 @@ struct Told {
     max_us: u64,
 }
 
-/// Summarizes a histogram. `rows` are lateness in us and number of wakeups, ascending; `over` is the number
-/// of later wakeups.
+/// Summarizes a histogram. Each of `rows` has a lateness in us and its number of wakeups, in ascending order;
+/// `over` is the number of wakeups later than that.
 fn told(rows: &[(u64, u64)], over: u64, max_us: u64) -> Option<Told> {
     let samples = rows.iter().map(|(_, count)| count).sum::<u64>() + over;
     let all = rows.iter().map(|(us, count)| (Some(*us), *count)).chain([(None, over)]);

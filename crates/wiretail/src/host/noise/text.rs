@@ -22,7 +22,7 @@ const PARTS: usize = 3;
 /// Writes the whole result.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, noise: &Noise) -> io::Result<()> {
     for core in &noise.cores {
         self::core(out, noise, core)?;
@@ -46,7 +46,8 @@ fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()>
     writeln!(out, "\n  CORE {}: measured for {}, under {how}", core.core, duration(core.watched_ns as f64))?;
     writeln!(
         out,
-        "    {} gaps of {} or more ({:.1} per second), {} in total ({:.3} %), longest {}; {} of them to another thread",
+        "    {} gaps of {} or more ({:.1} per second), {} in total ({:.3} %), longest {}; in {} of the \
+         gaps, another thread ran",
         count(core.gaps),
         duration(noise.threshold_ns as f64),
         per_second(core.gaps, core),
@@ -92,7 +93,7 @@ fn floor(core: &CoreNoise) -> String {
         "; (?) based on fewer than ten gaps: measure longer"
     };
     format!(
-        "no forwarder on core {} can guarantee less than {}; worst case {}{doubt}",
+        "no forwarder on core {} can guarantee a delay below {}; worst case {}{doubt}",
         core.core,
         waits.join(", "),
         duration(core.longest_ns as f64)
@@ -193,7 +194,7 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
         writeln!(out, "    {} gaps consist of parts too short to have a cause", count(found.gaps_unnamed))?;
     }
     if found.gaps_not_kept > 0 {
-        writeln!(out, "    {} gaps were only counted", count(found.gaps_not_kept))?;
+        writeln!(out, "    {} gaps were counted only by length", count(found.gaps_not_kept))?;
     }
     if let Some(steal_ns) = core.steal_ns.filter(|ns| *ns > 0) {
         writeln!(

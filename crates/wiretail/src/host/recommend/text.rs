@@ -11,7 +11,8 @@ use crate::host::text::wrapped;
 
 /// Number of statements per recommendation, and of loads per deployment, that are printed without `--all`.
 const SHOWN: usize = 5;
-/// Largest number of printed ranges of trials; beyond it, only the number of trials is printed.
+/// Largest number of ranges of trials that are printed; if there are more, only the number of trials is
+/// printed.
 const RANGES: usize = 6;
 
 /// Writes all recommendations; with `all`, also sources and every statement.

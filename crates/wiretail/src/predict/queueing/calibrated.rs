@@ -22,7 +22,7 @@ use crate::cli::predict::queueing::QueueingArgs;
 use crate::predict::capacity::traced;
 use crate::run::output::packets::{Crossed, of_job, of_trial};
 
-/// Packets in the form that the calibration takes.
+/// Packets in the form that the calibration expects.
 pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
@@ -46,7 +46,7 @@ impl Taken {
         Self { packets: packets.collect(), lost, burst }
     }
 
-    /// Returns the packets as an observation for the calibration.
+    /// Returns the packets as input for the calibration.
     pub fn seen(&self) -> Observation<'_> {
         Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
     }
@@ -124,7 +124,8 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
     calibration.release = Some(first.release());
     if arguments.ring.is_none() && first.ring().is_none() {
         calibration.remarks.push(format!(
-            "the device's ring size is unknown; assuming {RING_DEFAULT} packets (--ring), which only affects loss"
+            "the device's ring size is unknown; assuming {RING_DEFAULT} packets (--ring), which affects only \
+             loss"
         ));
     }
     for trial in &trials {
@@ -143,9 +144,9 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
     Ok((model, calibration))
 }
 
-/// Selects the repeats near the median. If there are three or more, the quarter with the lowest p99 and the
-/// quarter with the highest p99 are left out, because a disturbance of the machine in one of these repeats
-/// would affect every prediction.
+/// Selects the repeats near the median. If there are three or more repeats, the quarter with the lowest p99
+/// and the quarter with the highest p99 are left out. Otherwise, a disturbance of the machine in one of these
+/// repeats would affect every prediction.
 fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
@@ -165,7 +166,7 @@ fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     usual
 }
 
-/// Returns the median delay of a forwarder without work, in ns.
+/// Returns the median delay of a forwarder that does no work, in ns.
 fn baseline(text: &str) -> Result<f64> {
     let (trials, _) = choose(text)?;
     let mut delays = Vec::new();

@@ -27,8 +27,8 @@ const BATCH_DEFAULT: u64 = 32;
 /// Runs `wiretail predict queueing`.
 ///
 /// # Errors
-/// Returns an error if a model or a load can't be simulated, with the expected values, or if runs and files
-/// can't be read or are insufficient for a calibration.
+/// Returns an error if a model or a load can't be simulated (the message states the expected values), or if
+/// runs and files can't be read or are insufficient for a calibration.
 pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
     let (model, calibration) = match calibrated::model(arguments)? {
         Some(found) => found,

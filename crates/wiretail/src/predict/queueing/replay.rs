@@ -26,7 +26,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Creates a replay for trials that repeat each other. The device has the load's batch size and release.
+    /// Creates a replay for the repeats of a trial. The device has the load's batch size and release.
     pub fn new(
         arguments: &'a QueueingArgs,
         model: &'a QueueingModel,
@@ -77,15 +77,15 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Returns the length in ns from which an interval in these trials is considered a stall. The time between
-/// two clock readings of a loop includes receiving and sending. An interval is therefore not a stall if it is
-/// shorter than the time for a packet without interrupts in the calibration.
+/// Returns the minimum length, in ns, at which an interval in these trials is considered a stall. The time
+/// between two clock readings of a loop includes receiving and sending. An interval is therefore not a stall
+/// if it is shorter than the time for a packet without interrupts in the calibration.
 fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
     let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
     calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
 }
 
-/// Returns the model with these stalls in place of its own interrupts. Interrupts that are too short for a
+/// Returns the model with these stalls instead of its own interrupts. Interrupts that are too short to be a
 /// stall are kept.
 fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
     spans.retain(|span| span.1 >= threshold_ns);

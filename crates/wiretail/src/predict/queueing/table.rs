@@ -11,15 +11,15 @@ use wiretail_schema::prediction::queueing::{
 };
 use wiretail_schema::units::Duration;
 
-/// Largest number of printed reasons why trials were not validated.
+/// Largest number of reasons for skipped validations that are printed.
 const SKIPPED: usize = 4;
 /// Percentiles in the table; JSON has more.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// Writes everything; `skipped` has the reasons why trials were not validated.
+/// Writes everything; `skipped` lists the reasons why trials were not validated.
 ///
 /// # Errors
-/// Returns an error if `out` can't be written, such as a closed pipe.
+/// Returns an error if `out` can't be written, for example because a pipe was closed.
 pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[String]) -> io::Result<()> {
     model(out, prediction)?;
     if let Some(calibration) = &prediction.calibration {
@@ -58,7 +58,7 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
     let high = found.service_ns.high.map_or("open".to_owned(), duration);
     writeln!(
         out,
-        "    service     median {} [{} ... {high}]: {} gaps, {} of them of a busy device",
+        "    service     median {} [{} ... {high}]: {} gaps, {} of them while the device was busy",
         duration(found.service_ns.value),
         duration(found.service_ns.low),
         count(found.gaps),
@@ -110,7 +110,10 @@ fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
         unsupported |= row(out, load)?;
     }
     if unsupported {
-        writeln!(out, "\n  ? too few packets: fewer than ten are beyond it; increase --packets")?;
+        writeln!(
+            out,
+            "\n  ? too few packets: fewer than ten are beyond this percentile; increase --packets"
+        )?;
     }
     if prediction.loads.iter().any(|load| load.overloaded) {
         writeln!(
@@ -195,7 +198,7 @@ fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::
     }
     replays(out, validations, width)?;
     if validations.iter().flat_map(|validation| &validation.percentiles).any(|one| !one.supported) {
-        writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
+        writeln!(out, "  ? fewer than ten measured packets are beyond this percentile: not judged")?;
     }
     Ok(())
 }
@@ -230,8 +233,8 @@ fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usiz
     if others > 0 {
         writeln!(
             out,
-            "  {others} predictions fail but their replays do not: the load generator or the machine behaved\n  \
-             differently than in the calibration, not the device"
+            "  {others} predictions fail but their replays do not: not the device, but the load generator\n  \
+             or the machine behaved differently than in the calibration"
         )?;
     }
     Ok(())

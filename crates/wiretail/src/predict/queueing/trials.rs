@@ -14,7 +14,7 @@ use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
 use crate::run::output::directory;
 use crate::run::output::packets::missing;
 
-/// Largest number of packets of a schedule that is generated packet by packet.
+/// Largest number of packets in a schedule that is generated packet by packet.
 const SCHEDULE_MAX: u64 = 10_000_000;
 /// Batch size of a device that has no such setting.
 const BATCH_DEFAULT: u64 = 32;
@@ -121,7 +121,7 @@ impl Chosen {
     /// if known.
     ///
     /// # Errors
-    /// Returns an error if the schedule is known from the recording only.
+    /// Returns an error if the schedule is known only from the recording.
     pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
         let duration_ns = self.trial.trial.duration.ns_unsigned();
         let rate_pps = self.rate_pps();
@@ -137,7 +137,7 @@ impl Chosen {
                 Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
             }
             TrafficPattern::Constant => {
-                // A sender that can't keep up sends without gaps.
+                // A sender that can't keep up sends packets without gaps.
                 let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
                 Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
             }
@@ -211,7 +211,7 @@ fn is(record: &TrialRecord, wanted: &str) -> bool {
     matches(wanted, &record.name) || wanted.parse() == Ok(record.number)
 }
 
-/// Whether a name matches a pattern in which `*` matches any text.
+/// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
@@ -234,14 +234,14 @@ fn useless(one: &Chosen) -> Option<String> {
         return Some(reason.to_owned());
     }
     if one.trial.traffic.directions == Directions::Both {
-        return Some("packets were sent in both directions, and the model has one".to_owned());
+        return Some("packets were sent in both directions, but the model has only one".to_owned());
     }
     if dut.hops > 1 || dut.switch != SwitchKind::None {
-        return Some("packets crossed several devices, and the model has one".to_owned());
+        return Some("packets crossed several devices, but the model has only one".to_owned());
     }
     let faults = [dut.drop_every, dut.duplicate_every, dut.swap_every];
     if dut.delay.ns > 0 || faults.iter().any(|every| *every > 0) {
-        return Some("its device delays or drops on purpose".to_owned());
+        return Some("its device delays or drops packets on purpose".to_owned());
     }
     None
 }

@@ -123,7 +123,7 @@ fn is_search(text: &str) -> bool {
     Path::new(text).join(SEARCH_FILE).exists()
 }
 
-/// Returns how the device of a trial differs; `None` if it is the same or unknown.
+/// Returns how a trial's device differs; `None` if the device is the same or unknown.
 fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<String> {
     let differing = calibrated.iter().find_map(|setting| {
         let same = other.iter().find(|one| one.key == setting.key)?;

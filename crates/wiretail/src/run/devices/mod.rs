@@ -119,14 +119,14 @@ pub struct Shared {
     pub counters: SharedCounters,
     /// The thread's number, once the thread runs.
     thread: AtomicI32,
-    /// Time to which the times of the self-injected interference are relative.
+    /// Origin of the times of the self-injected interference.
     origin: Origin,
     stop: AtomicBool,
 }
 
-/// Returns the host changes that a trial's devices need from before the testbed is built until it is removed.
-/// They reserve memory for DPDK and create a folder for the sockets of virtual machines. `run` is the name of
-/// the run in its journal.
+/// Returns the host changes that a trial's devices need. They take effect before the testbed is built, and
+/// last until it is removed. They reserve memory for DPDK and create a folder for the sockets of virtual
+/// machines. `run` is the name of the run in its journal.
 pub fn needs(trial: &Trial, topology: &Topology, run: &str) -> Plan {
     let mut plan = Plan::new();
     plan.extend(ovs::memory(trial, topology));
@@ -277,8 +277,7 @@ impl Devices<'_> {
         })
     }
 
-    /// Sets the time to which the skeleton's self-injected interference is relative, in ns of
-    /// CLOCK_MONOTONIC.
+    /// Sets the origin of the times of the skeleton's self-injected interference, in ns of CLOCK_MONOTONIC.
     pub fn begin_interfering(&self, origin_ns: u64) {
         for device in &self.devices {
             if let Part::Skeleton { shared, .. } = &device.part {

@@ -84,9 +84,9 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns the directory for the next attempt at a trial, and for how many ns the trial has been measured
-    /// already. The files of an earlier attempt are moved aside, unless the trial is a soak that this attempt
-    /// continues (`goes_on`).
+    /// Returns the directory for the next attempt at a trial, and the time in ns for which the trial has
+    /// already been measured. The files of an earlier attempt are moved aside, unless the trial is a soak
+    /// that this attempt continues (`goes_on`).
     ///
     /// # Errors
     /// Returns an error if the file system is full or read-only.

@@ -25,7 +25,7 @@ const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const ONLINE: &str = "sys/devices/system/cpu/online";
 /// Time for which a core is observed to check that it is idle. It is twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
-/// Maximum share of time for which other tasks may use a core that is used for packets.
+/// Maximum share of a packet core's time that other tasks may use.
 const BUSY_SHARE_MAX: f64 = 0.5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl CpuAssignment {
     }
 
     /// Returns the steps that move other tasks off the quiet cores for the run with this name. The steps also
-    /// disable the kernel's throttling of real-time threads, which by default stops a real-time thread that
-    /// never sleeps for 50 ms in each second. `stays` is an additional process that is not moved. If a
-    /// profile controls kernel workers, interrupts and throttling, only tasks are moved.
+    /// disable the kernel's throttling of real-time threads, which by default takes 50 ms of each second from
+    /// a real-time thread that never sleeps. `stays` is an additional process that is not moved. If a profile
+    /// controls kernel workers, interrupts and throttling, only tasks are moved.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list its cores.

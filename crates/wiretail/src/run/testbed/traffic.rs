@@ -81,8 +81,8 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     }
     if recording.is_some() && topology.middle == Middle::Router {
         bail!(
-            "traffic.pattern = \"replay\" sends packets as recorded, but a router only accepts frames \
-             for its own Ethernet address; expected another pattern, or another dut.kind"
+            "traffic.pattern = \"replay\" sends packets as recorded, but a router accepts only frames for \
+             its own Ethernet address; expected another pattern, or another dut.kind"
         );
     }
     // A recording contains its own packets.

@@ -43,9 +43,9 @@ pub fn record_all(
     Ok(all)
 }
 
-/// Returns notes on devices whose counters differ from the packets that the taps saw in all trials of the
-/// session. It concerns devices that are kept for several trials and report their counters only when they
-/// end.
+/// Returns notes on devices whose counters, over all trials of the session, differ from the packets that the
+/// taps saw. Such notes concern devices that are kept for several trials and report their counters only when
+/// they end.
 fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> Vec<String> {
     let mut taps = tap_records(topology);
     for (place, tap) in taps.iter_mut().enumerate() {

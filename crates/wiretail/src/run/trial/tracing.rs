@@ -112,8 +112,8 @@ pub fn start(
     Ok(Some(Tracing { folder, recorder, roles, in_sender }))
 }
 
-/// Measures the overhead of events on the device's core, with the device's core and priority. Rare events are
-/// triggered from the housekeeping core.
+/// Measures the overhead of events on the device's core, at the device's priority. Rare events are triggered
+/// from the housekeeping core.
 fn calibrate(assignment: &CpuAssignment, page_faults: bool) -> Result<Spin> {
     let (here, beside) = (assignment.for_device(), assignment.for_control());
     let plan =
@@ -187,8 +187,8 @@ impl Tracing {
 }
 
 impl Traced {
-    /// Writes the roles with the sending thread and with the device's stalls while packets were in flight, in
-    /// ns of the monotonic clock.
+    /// Writes the roles. They include the sending thread, and the device's stalls while packets were in
+    /// flight (in ns of the monotonic clock).
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.

@@ -107,7 +107,7 @@ fn damaged_captures_give_error_or_flag() {
             if variant % 2 == 0 { check(&damaged, &post, &what) } else { check(&post, &damaged, &what) };
         if ended_well { results += 1 } else { errors += 1 }
     }
-    // Both outcomes must occur. Otherwise, the damage has no effect.
+    // Both outcomes must occur; otherwise, the damage has no effect.
     assert!(results >= 20 && errors >= 20, "{results} results, {errors} errors");
 }
 

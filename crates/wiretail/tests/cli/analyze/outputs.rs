@@ -1,7 +1,8 @@
 //! Output files and exit codes of the commands.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::support::{fail, folder, succeed, synth, wiretail};
 
@@ -43,7 +44,7 @@ fn exit_code_reports_verdict() {
     assert_eq!(code("1ms"), Some(2));
 }
 
-fn result(folder: &Path, name: &str, options: &[&str]) -> std::path::PathBuf {
+fn result(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     let captures = folder.join(format!("{name}-captures"));
     fs::create_dir(&captures).unwrap();
     let (pre, post, _) = synth(&captures, options);
@@ -59,42 +60,85 @@ fn result(folder: &Path, name: &str, options: &[&str]) -> std::path::PathBuf {
     out
 }
 
+/// Results of `count` synthetic trials, with the seeds from `first` on.
+fn results(folder: &Path, first: usize, count: usize, options: &[&str]) -> Vec<PathBuf> {
+    (first..first + count)
+        .map(|seed| {
+            let seed = seed.to_string();
+            let all = [&["--packets", "5k", "--seed", &seed][..], options].concat();
+            result(folder, &seed, &all)
+        })
+        .collect()
+}
+
+/// Arguments of `compare` for two groups.
+fn against(a: &[PathBuf], b: &[PathBuf], options: &[&str]) -> Vec<OsString> {
+    let paths =
+        |paths: &[PathBuf]| paths.iter().map(|path| path.clone().into_os_string()).collect::<Vec<_>>();
+    [
+        vec!["compare".into()],
+        paths(a),
+        vec!["--against".into()],
+        paths(b),
+        options.iter().map(OsString::from).collect(),
+    ]
+    .concat()
+}
+
 #[test]
-fn compare_finds_degradation() {
+fn compare_finds_degradation_of_a_group() {
     let folder = folder();
-    let base = result(folder.path(), "base", &["--packets", "20k", "--seed", "1"]);
-    let same = result(folder.path(), "same", &["--packets", "20k", "--seed", "2"]);
-    let worse = result(folder.path(), "worse", &["--packets", "20k", "--seed", "3", "--base", "4us"]);
+    let base = results(folder.path(), 100, 6, &[]);
+    let same = results(folder.path(), 200, 6, &[]);
+    let worse = results(folder.path(), 300, 6, &["--base", "4us"]);
     let page = folder.path().join("comparison.html");
-    let table = succeed([
-        "compare".as_ref(),
-        base.as_os_str(),
-        worse.as_os_str(),
-        "--out".as_ref(),
-        page.as_os_str(),
-    ]);
-    assert!(table.contains("WORSE") && fs::read_to_string(&page).unwrap().contains("<svg"), "{table}");
-    let check = |other: &Path, tolerance: &str| {
-        let arguments = ["compare".as_ref(), base.as_os_str(), other.as_os_str(), "--check".as_ref()];
-        wiretail(arguments.into_iter().chain(["--tolerance".as_ref(), tolerance.as_ref()])).status.code()
+    let page_name = page.to_str().unwrap();
+    let table = succeed(against(&base, &worse, &["--out", page_name]));
+    assert!(table.contains("WORSE") && table.contains("FAIL"), "{table}");
+    assert!(fs::read_to_string(&page).unwrap().contains("<svg"));
+    let check = |other: &[PathBuf], tolerance: &str| {
+        wiretail(against(&base, other, &["--check", "--tolerance", tolerance])).status.code()
     };
-    assert_eq!(check(&same, "5%"), Some(0));
     assert_eq!(check(&worse, "5%"), Some(1));
-    assert_eq!(check(&worse, "50%"), Some(0));
-    let json = succeed(["compare".as_ref(), base.as_os_str(), worse.as_os_str(), "--json".as_ref()]);
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let median = document["rows"].as_array().unwrap().iter().find(|row| row["name"] == "p50").expect("p50");
-    assert!((median["cells"][1]["difference"].as_f64().unwrap() - 1000.0).abs() < 100.0);
-    assert_eq!(median["cells"][1]["change"], "worse");
-    let message = fail(["compare".as_ref(), base.as_os_str(), page.as_os_str()]);
-    assert!(message.contains("comparison.html: is not JSON"), "{message}");
+    assert_eq!(check(&same, "90%"), Some(0));
+    assert_eq!(wiretail(against(&base[..3], &same[..3], &["--check"])).status.code(), Some(3));
+    let document: serde_json::Value =
+        serde_json::from_str(&succeed(against(&base, &worse, &["--json"]))).unwrap();
+    let statistics = document["pairs"][0]["statistics"].as_array().unwrap();
+    let median = statistics.iter().find(|row| row["statistic"] == "p50").expect("p50");
+    let (baseline, change) =
+        (median["baseline"]["median"].as_f64().unwrap(), median["change"].as_f64().unwrap());
+    assert!((baseline * change - 1000.0).abs() < 100.0, "{median}");
+    assert_eq!(median["answer"]["answer"], "worse");
+    let few = succeed(against(&base[..3], &worse[..3], &[]));
+    assert!(few.contains("UNDECIDED: needs"), "{few}");
+}
+
+#[test]
+fn compare_of_single_trials_decides_nothing() {
+    let folder = folder();
+    let base = result(folder.path(), "base", &["--packets", "5k", "--seed", "1"]);
+    let worse = result(folder.path(), "worse", &["--packets", "5k", "--seed", "3", "--base", "40us"]);
+    let table = succeed(["compare".as_ref(), base.as_os_str(), worse.as_os_str()]);
+    assert!(table.contains("single trial") && !table.contains("WORSE"), "{table}");
+    let checked = wiretail(["compare".as_ref(), base.as_os_str(), worse.as_os_str(), "--check".as_ref()]);
+    assert_eq!(checked.status.code(), Some(3));
+    let other = folder.path().join("other.json");
+    fs::write(&other, "<html>").unwrap();
+    let message = fail(["compare".as_ref(), base.as_os_str(), other.as_os_str()]);
+    assert!(message.contains("other.json: is not JSON"), "{message}");
+    let message = fail(["compare".as_ref(), base.as_os_str()]);
+    assert!(message.contains("one result cannot be compared"), "{message}");
+    let fast = result(folder.path(), "fast", &["--packets", "5k", "--rate", "50kpps"]);
+    let message = fail(["compare".as_ref(), base.as_os_str(), fast.as_os_str()]);
+    assert!(message.contains("different loads"), "{message}");
 }
 
 #[test]
 fn reports_full_disk_and_wrong_options() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
-    let arguments = |options: &[&str]| -> Vec<std::ffi::OsString> {
+    let arguments = |options: &[&str]| -> Vec<OsString> {
         let fixed = ["analyze".as_ref(), pre.as_os_str(), post.as_os_str()].map(ToOwned::to_owned);
         fixed.into_iter().chain(options.iter().map(Into::into)).collect()
     };

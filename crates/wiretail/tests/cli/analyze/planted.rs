@@ -18,7 +18,7 @@ fn delay(event: &Value) -> i64 {
 }
 
 /// The published pair of captures with injected events. Its counter starts at 945. The second copy of packet
-/// 100 shifts the positions of the following packets by one.
+/// 100 shifts the positions of all following packets by one.
 #[test]
 fn finds_published_mutations() {
     let Some(captures) = shared_captures() else { return };
@@ -42,7 +42,8 @@ fn finds_published_mutations() {
     assert_eq!(number(events(&found, "zero")[0], "/pre_index"), position(400));
     let negative: Vec<(i64, i64)> =
         events(&found, "negative").iter().map(|e| (number(e, "/pre_index"), delay(e))).collect();
-    // Packet 1001 departed in place of packet 1000, before its arrival, so its latency is negative too.
+    // Packet 1001 departed in place of packet 1000, before it had arrived itself, so its latency is also
+    // negative.
     assert_eq!(negative, [(position(500), -100), (position(1001), -83_287)]);
     assert_eq!(number(&found, "/matching/out_of_window"), 1);
     let late = events(&found, "out-of-window");

@@ -42,7 +42,7 @@ impl Forwarder {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no line of JSON: {line}"))
     }
 
-    /// Returns the line on standard error after the one that it is ready.
+    /// Returns the line on standard error that follows the one reporting that it is ready.
     fn hint(&mut self) -> String {
         let mut line = String::new();
         self.errors.read_line(&mut line).expect("text");
@@ -173,7 +173,7 @@ fn killed_redirection_leaves_no_program() {
     let mut forwarder =
         Forwarder::start(&[&input, &output, "--socket", "xdp-redirect", "--both-directions", "--json"]);
     assert_eq!([program_on(&bed, "in"), program_on(&bed, "out")], [true; 2]);
-    // GRO is off at the peers, and the programs on the two interfaces cannot be used in its place.
+    // GRO is off at the peers, and the programs on the two interfaces cannot replace it.
     for link in ["in", "out"] {
         assert!(forwarder.hint().contains(link));
         let warning = forwarder.hint();

@@ -17,8 +17,8 @@ use wiretail_schema::host::audit::{Audit, Verdict};
 
 use crate::support::{WIRETAIL, folder, succeed};
 
-/// The optimized mode of the papers, without the settings that only real processors have. Memory and pages
-/// are those of the guest.
+/// The papers' optimized mode, without the settings that exist only on real processors. Memory and pages are
+/// those of the guest.
 const TUNED: &str = "isolcpus=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-3 rcu_nocb_poll irqaffinity=0 tsc=reliable \
                      mce=ignore_ce audit=0 nmi_watchdog=0 skew_tick=1 nosoftlockup transparent_hugepage=madvise hugepages=16";
 /// One parameter is misspelled, and one selects a clock that software emulation does not have.

@@ -160,7 +160,7 @@ const NOT_THE_SAME_TWICE: [&str; 9] = [
 fn audit_without_root_names_unreadable_files() {
     let test = "audit_without_root_names_unreadable_files";
     let folder = folder();
-    // Where other users may execute it.
+    // A place where other users may execute it.
     let program = folder.path().join("wiretail");
     fs::copy(WIRETAIL, &program).expect("copied");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("opened");

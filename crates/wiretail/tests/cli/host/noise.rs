@@ -1,5 +1,5 @@
-//! `wiretail host noise` on cores of this machine. The tests assert only facts that do not depend on the
-//! lengths of gaps.
+//! `wiretail host noise` on cores of this machine. The tests assert only facts that do not depend on how long
+//! the gaps are.
 
 use std::fs;
 use std::process::Command;
@@ -62,7 +62,7 @@ fn prints_human_readable_result() {
     }
 }
 
-/// Waits until a command handles SIGINT, which can take long on a busy machine.
+/// Waits until a command handles SIGINT, which can take a long time on a busy machine.
 fn await_handler(running: &Running) {
     let status = format!("/proc/{}/status", running.child.as_ref().expect("running").id());
     let handles = || {
@@ -118,7 +118,7 @@ fn identifies_injected_interference() {
             "--duration",
             "900ms",
             "--trace",
-            // Otherwise, another task on that core would be interrupted instead of the loop.
+            // Otherwise, another task on that core would be interrupted in place of the loop.
             "--fifo",
             "50",
             "--inject",

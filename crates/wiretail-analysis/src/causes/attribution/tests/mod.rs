@@ -134,7 +134,7 @@ fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost:
     explain(builder.finish(&Names), &inputs)
 }
 
-/// A thousand packets, 100 us apart. Each is in the device for 2 us, and packets at the given positions for
+/// A thousand packets, 100 us apart. Each stays in the device for 2 us; packets at the given positions stay
 /// longer by the given time.
 fn traffic(later: &[(usize, u64)]) -> Vec<(u64, u64)> {
     let mut packets: Vec<(u64, u64)> = (1..=1000).map(|number| (number * 100_000, 2_000)).collect();
@@ -187,8 +187,8 @@ fn attributes_shootdown_to_its_sender() {
 
 #[test]
 fn attributes_waiting_after_a_stall_to_the_stall() {
-    // A CPU hog runs from 50.1 ms for 250 us. Two more packets arrive during that time. Each takes 2 us of
-    // service.
+    // A CPU hog starts at 50.1 ms and runs for 250 us. Two more packets arrive during that time. Each takes 2
+    // us of service.
     let events = [
         switch(40_000_000, 8, DEVICE, 0, 40),
         switch(50_100_500, DEVICE, 7, 0, 30),
@@ -202,8 +202,8 @@ fn attributes_waiting_after_a_stall_to_the_stall() {
         assert_eq!((known, packet.unknown_ns, packet.ahead), (packet.lost_ns, 0, ahead), "{packet:?}");
         assert!(packet.parts.iter().all(|part| part.cause == 0), "{packet:?}");
     }
-    // The second packet arrived at 50.2 ms. The hog still ran for 150.5 us. The packet then waited 1.5 us in
-    // the queue that the hog had caused.
+    // The second packet arrived at 50.2 ms. The hog ran for another 150.5 us. The packet then waited for 1.5
+    // us in the queue that the hog had caused.
     let queued: Vec<u64> =
         found.worst[1].parts.iter().filter(|part| part.queued).map(|part| part.ns).collect();
     assert_eq!(queued, [1_500]);
@@ -298,8 +298,8 @@ fn packets_of_a_burst_wait_for_each_other() {
 }
 
 proptest! {
-    /// A server that is sometimes interrupted by a timer or a CPU hog. Every late packet's excess is
-    /// explained completely by its interruptions.
+    /// A server that is sometimes interrupted by a timer or a CPU hog. The interruptions explain the excess
+    /// delay of every late packet completely.
     #[test]
     fn explains_simulated_server_completely(
         gaps in prop::collection::vec(3_000..40_000u64, 200..300),

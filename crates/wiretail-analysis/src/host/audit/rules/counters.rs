@@ -19,7 +19,7 @@ impl<'a> Counters<'a> {
     /// Returns the rule's judgement if the interrupts were not counted.
     pub(crate) fn of(view: &View<'a>) -> Result<Self, Judgement> {
         let Some((before, after)) = view.both("/proc/interrupts") else {
-            return Err(Judgement::unseen("the interrupts were read only once"));
+            return Err(Judgement::unseen("the interrupt counts were read only once"));
         };
         let Some(seconds) = view.seconds() else {
             return Err(Judgement::unseen("the time between the two readings is unknown"));
@@ -27,7 +27,7 @@ impl<'a> Counters<'a> {
         Ok(Self { before, after, seconds })
     }
 
-    /// Interrupts per second of the given name, per core. `None` if no interrupt has that name.
+    /// Interrupts of the given name per second, for each core. `None` if no interrupt has that name.
     pub(crate) fn per_second(&self, name: &str) -> Option<BTreeMap<u32, f64>> {
         let (before, after) = (counts(self.before, name)?, counts(self.after, name)?);
         let rates = after.into_iter().map(|(core, count)| {

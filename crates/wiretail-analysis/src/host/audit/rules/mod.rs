@@ -135,7 +135,7 @@ const ALWAYS: &[&str] = &[
     "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
 ];
 
-/// Effect of TLB shootdowns, which several rules cite: pages are unmapped or moved on all cores.
+/// Effect of TLB shootdowns, for all rules about pages that are unmapped or moved on all cores.
 const TLB_SHOOTDOWN: &str = "TLB shootdowns from any cause: with Snort in a guest, two of them raised the delay of 27 of 300000 packets above 350 us, with a maximum of 1.88 ms; p99.9 was 18.4 us (computed from the published capture snort-filter-nohz-tlbshootdown of gallenmu/hipnet21)";
 
 /// All files that the rules read, without duplicates.

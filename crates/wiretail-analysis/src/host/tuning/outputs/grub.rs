@@ -4,7 +4,7 @@ use wiretail_schema::host::plan::TuningPlan;
 
 use super::{Output, decided, heading, words};
 
-/// Splits words like the kernel (next_arg(), lib/cmdline.c): at blanks outside quotes. A quote may occur
+/// Splits words as the kernel does (next_arg(), lib/cmdline.c): at blanks outside quotes. A quote may occur
 /// anywhere in a word.
 const TEMPLATE: &str = r#"# HEADING.
 # Takes effect after update-grub and a reboot. Words that the profile sets or removes are first removed from the

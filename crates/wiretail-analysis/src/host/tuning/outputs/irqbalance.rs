@@ -16,7 +16,6 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         heading(plan),
         plan.cores
     );
-    let use_it =
-        "irqbalance, unless it is stopped: stays off the packet cores after systemctl restart irqbalance";
+    let use_it = "irqbalance, if it runs: systemctl restart irqbalance keeps it off the packet cores";
     vec![Output::new("etc/systemd/system/irqbalance.service.d/99-wiretail.conf", text, use_it).installed()]
 }

@@ -48,6 +48,6 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
             kernel,
             "resctrl: cache partition for the packet cores; undo with rmdir /sys/fs/resctrl/wiretail and umount",
         ),
-        Output::new("resctrl/pqos.sh", pqos, "pqos (intel-cmt-cat): the same; undo with pqos -R"),
+        Output::new("resctrl/pqos.sh", pqos, "pqos (intel-cmt-cat): the same partition; undo with pqos -R"),
     ]
 }

@@ -10,7 +10,7 @@ const FOLDER: &str = "/proc/sys/";
 
 pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let mut text = format!(
-        "# {}.\n# A leading - ignores errors, for example of parameters that this machine lacks.\n",
+        "# {}.\n# A leading - means that errors are ignored, for example if this machine lacks the parameter.\n",
         heading(plan)
     );
     for (path, wanted, setting) in values(plan, FOLDER) {

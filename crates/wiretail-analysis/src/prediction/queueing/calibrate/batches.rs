@@ -128,8 +128,9 @@ struct Line {
     alone: bool,
 }
 
-/// Least squares through one value per size, weighted by its number of batches. The line goes through the
-/// origin if there is only one size or if the overhead would be negative.
+/// Least-squares line through one value per batch size. Each value is weighted by the number of batches of
+/// that size. The line goes through the origin if there is only one size or if the overhead would be
+/// negative.
 fn line(batches: &[Batch], value: impl Fn(&mut [f64]) -> f64) -> Line {
     let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     batches.iter().for_each(|batch| sizes.entry(batch.packets).or_default().push(batch.ns));

@@ -60,8 +60,8 @@ impl Busy {
     pub(super) fn remark(&self) -> Option<String> {
         (self.cold > 0).then(|| {
             format!(
-                "{} gaps right after a packet that found the device idle were left out: the device was still slower \
-                than usual; the model ignores this",
+                "{} gaps were left out, because each directly follows a packet that found the device idle: the \
+                device was still slower than usual, which the model ignores",
                 self.cold
             )
         })

@@ -1,9 +1,9 @@
 //! Rate and length of interrupts, estimated from the packets that they delayed.
 //!
-//! Gaps of a busy server are numerous and show short interrupts. Long interrupts are rare, and few of them
-//! occur while the server is busy. However, a packet that arrives at an idle server during an interrupt is
-//! also delayed, so packets detect interrupts in part of the idle time as well. The longer the interrupts,
-//! the larger this part.
+//! A busy server has many gaps, which show short interrupts. Long interrupts are rare, and few of them occur
+//! while the server is busy. However, a packet that arrives at an idle server during an interrupt is also
+//! delayed, so packets detect interrupts in part of the idle time as well. The longer the interrupts, the
+//! larger this part.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::calibration::InterruptEvidence;
@@ -13,8 +13,8 @@ use super::Isolated;
 use super::service::Work;
 use crate::prediction::capacity::counted;
 
-/// The interrupts in this number of longest gaps are treated as long. They are too few to estimate their rate
-/// from busy times alone.
+/// The interrupts in this many of the longest gaps are treated as long. There are too few of them to estimate
+/// their rate from busy times alone.
 const LONG: usize = 10;
 /// Number of samples that represent the long interrupts, in proportion to their weights.
 const SAMPLES: usize = 512;
@@ -26,8 +26,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Share of interrupted packets among those that find the server idle, for this service time. A packet is
-    /// interrupted if an interrupt is in progress when it arrives, or starts during its service.
+    /// Share of interrupted packets among the packets that find the server idle, if service takes this long.
+    /// A packet is interrupted if an interrupt is in progress when it arrives, or starts during its service.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
         self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
     }
@@ -36,9 +36,9 @@ impl Found {
 /// Estimates the interrupts of a device. `late` lists the excess delays of packets that found the server idle
 /// and took far longer than the others.
 ///
-/// A long interrupt of length L is observed while the server works and in the last L of every idle period.
-/// Its weight is 1 / (this observed time) (Horvitz and Thompson, Journal of the American Statistical
-/// Association 47, 1952).
+/// A long interrupt of length L is detected if it starts while the server works or during the last L of an
+/// idle period. Its weight is 1 / (total length of these times) (Horvitz and Thompson, Journal of the
+/// American Statistical Association 47, 1952).
 pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
     let mut excesses = work.excesses.clone();
     excesses.sort_unstable_by(f64::total_cmp);

@@ -208,9 +208,9 @@ pub fn by_baseline(
         wakes: vec![],
         spacing_ns: spacing(observations),
         remarks: vec![
-            "weak evidence: the service time is the difference of two medians and is assumed to be constant; its \
-            spread and the interrupts are unknown, so the tail is missing. Measure bursts to determine both: \
-            experiments/prediction/queueing.toml"
+            "weak evidence: the service time is the difference between two medians and is assumed to be \
+            constant; its spread and the interrupts are unknown, so the tail is missing. Measure bursts to \
+            determine both: experiments/prediction/queueing.toml"
                 .to_owned(),
         ],
     };
@@ -265,7 +265,7 @@ struct Isolated {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Gap {
     ns: f64,
-    /// Whether the second packet was sent in a burst with the first: it then waited regardless of earlier
+    /// Whether the second packet was sent in a burst with the first. If so, it waited regardless of earlier
     /// events.
     together: bool,
 }

@@ -15,7 +15,7 @@ fn bursts(rate_pps: f64, packets: u64) -> Arrivals {
     Arrivals::Bursts { rate_pps, packets, spacing_ns: 1000.0 }
 }
 
-/// Packets that the taps around such a device record.
+/// Packets as recorded by the taps around such a device.
 fn recorded(model: &QueueingModel, arrivals: &Arrivals, packets: u64) -> Vec<(f64, f64)> {
     let mut list = Vec::new();
     simulate(model, arrivals, packets, 5, |at, delay| list.extend(delay.map(|delay| (at, delay.round()))))
@@ -112,7 +112,8 @@ fn recovers_exponential_service_with_wakes() {
         ..model(Length::Exponential(10_000.0))
     };
     let (found, _) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32)]);
-    // Service times beyond 6.4 means are classified as interrupts, which take the same share of the time.
+    // Service times longer than 6.4 means are classified as interrupts, which take up the same fraction of
+    // time.
     let packet =
         |model: &QueueingModel| 1e9 / crate::prediction::queueing::capacity(model).unwrap().pps.unwrap();
     close("a packet's time", packet(&found), 10_000.0, 0.01);
@@ -131,7 +132,8 @@ fn distinguishes_wakes_by_idle_time() {
         transfer_ns: -900.0,
         ..model(Length::Constant(10_000.0))
     };
-    // With bursts alone, all idle times are equal. Poisson arrivals at the same rate provide the others.
+    // With bursts alone, all idle times are equal. Poisson arrivals at the same rate provide other idle
+    // times.
     let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
     let (found, evidence) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
     close("transfer", found.transfer_ns, -900.0, 0.05);
@@ -147,8 +149,8 @@ fn distinguishes_wakes_by_idle_time() {
 
 #[test]
 fn finds_rare_long_interrupts_with_idle_arrivals() {
-    // Each run has six interrupts per second of 2 ms each, but only 0.08 s of busy time. From the gaps alone,
-    // the estimated rate would be zero, or a hundred if a single interrupt is observed.
+    // Each run has six interrupts of 2 ms per second, but only 0.08 s of busy time. The rate estimated from
+    // the gaps alone would be zero, or a hundred if a single interrupt was observed.
     let ground_truth = QueueingModel {
         interrupts: vec![
             Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },

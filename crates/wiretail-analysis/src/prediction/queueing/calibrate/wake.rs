@@ -18,7 +18,7 @@ const SMALLEST: Share = Share::from_billionths(10_000_000).expect("1 %");
 const NEGLIGIBLE: f64 = 2e-3;
 /// Minimum number of packets in a class of idle times.
 const CLASS_MIN: usize = 50;
-/// The first class of idle times ends at twice this, in ns; each later class ends at twice its start.
+/// The first class of idle times ends at twice this time, in ns; each later class ends at twice its start.
 const CLASS_NS: f64 = 400.0;
 
 /// Transfer time, wakeup times per class of idle times, and interrupts.
@@ -42,7 +42,7 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
     let transfer_ns = (at_smallest(&delays) - smallest_ns).max(-least_ns);
-    // Exclude packets that arrived while the server still worked on a departed packet.
+    // Exclude packets that arrived while the server was still working on a packet after its departure.
     let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
     let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
     idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
@@ -95,7 +95,7 @@ fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
     found
 }
 
-/// Upper bound of the transfer. No wait is negative, so the transfer plus the service time is at most the
+/// Upper bound on the transfer. No wait is negative, so the transfer plus the service time is at most the
 /// mean delay of a class plus two standard errors.
 fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
     let delays = undisturbed(class, hit);
@@ -103,8 +103,8 @@ fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
     delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
 }
 
-/// Delays of a class in ascending order, without the longest ones. The number of delays left out is the
-/// number of packets that were hit by interrupts.
+/// Delays of a class in ascending order, without the longest ones: one delay is left out for each packet that
+/// was hit by an interrupt.
 fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
@@ -115,9 +115,9 @@ fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     delays
 }
 
-/// Distribution of the wakeup time: delays less service and transfer. Only the sum of wakeup and service is
-/// observed. The mean and the variance of the sum are the sums of the means and the variances of the parts, so
-/// the samples are scaled to the variance that remains for the wakeup.
+/// Distribution of the wakeup time: delays minus service and transfer. Only the sum of wakeup and service is
+/// observed. Its mean and its variance are the sums of those of the two parts, so the samples are scaled to
+/// the variance that remains for the wakeup.
 fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);

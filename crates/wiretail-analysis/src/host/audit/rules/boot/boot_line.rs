@@ -33,7 +33,7 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let value = |name| view.boot().value(name);
     if value("idle") == Some("poll") && value("processor.max_cstate").is_some() {
-        faults.push("idle=poll never sleeps, so processor.max_cstate has no effect".to_owned());
+        faults.push("with idle=poll, cores never sleep, so processor.max_cstate has no effect".to_owned());
     }
     if value("nohz") == Some("off") && value("nohz_full").is_some() {
         faults.push("nohz=off disables nohz_full".to_owned());

@@ -7,11 +7,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "iommu",
     group: RuleGroup::Boot,
     title: "NICs access memory without address translation",
-    why: "With translation, the kernel maps and unmaps every buffer for the NIC and invalidates the NIC's cached translations, which delays packets.",
+    why: "With translation, the kernel maps and unmaps every buffer for the NIC, and invalidates the translations that the NIC has cached. This delays packets.",
     effect: None,
     source: "kernel-parameters (iommu=pt), docs.kernel.org",
     mitigation: "boot with iommu=pt (plus intel_iommu=on if guests use devices directly)",
-    cost: "a faulty NIC may write to any memory",
+    cost: "a faulty NIC can write to any part of memory",
     reads: &["/sys/kernel/iommu_groups/*/type"],
     judge,
 };

@@ -9,9 +9,9 @@ pub(crate) const RULE: Rule = Rule {
     id: "isolcpus",
     group: RuleGroup::Boot,
     title: "cores excluded from the scheduler's load balancing",
-    why: "The scheduler moves other threads onto any core that is not isolated, and each of them takes time slices from the packets.",
+    why: "The scheduler may move other threads to a core that is not isolated. Packets then wait during the time slices of these threads.",
     effect: Some(
-        "isolcpus alone was not measured. With all of the papers' settings, and DPDK instead of AF_PACKET, p99.99 of Snort in a guest at 10 kpps is 66.8 us instead of 1.67 ms (computed from the published captures of gallenmu/low-latency, snort-fwd in a VM and motivation)",
+        "isolcpus alone was not measured. Snort in a guest at 10 kpps: p99.99 is 66.8 us with DPDK and all of the papers' settings, but 1.67 ms with AF_PACKET and without these settings (computed from the published captures of gallenmu/low-latency: motivation, and snort-fwd in a VM)",
     ),
     source: "kernel-parameters (isolcpus=), docs.kernel.org",
     mitigation: "boot with isolcpus=managed_irq,domain,{cores}",
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match view.boot().cores("isolcpus") {
         Some(Err(fault)) => Judgement::ineffective(fault),
         Some(Ok(asked)) if !asked.without(&isolated).is_empty() => Judgement::ineffective(format!(
-            "cores {} were requested, but are not isolated",
+            "isolcpus lists cores {}, but they are not isolated",
             asked.without(&isolated)
         )),
         _ if !view.cores().without(&isolated).is_empty() => {

@@ -9,9 +9,9 @@ pub(crate) const RULE: Rule = Rule {
     id: "nohz-full",
     group: RuleGroup::Boot,
     title: "cores without the timer tick",
-    why: "The tick interrupts a busy core HZ times per second, for 1 to 20 us each. With nohz_full, a core that runs a single thread has at most one tick per second.",
+    why: "The tick interrupts a busy core HZ times per second, for 1 to 20 us each time. With nohz_full, a core that runs a single thread has at most one tick per second.",
     effect: Some(
-        "Worst packet of a DPDK forwarder at seven rates from 10 to 500 kpps: 4.1 to 4.2 us without the tick, 5.3 to 6.0 us with it (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, no-hz and vanilla, runs 00 to 06)",
+        "Highest delay of a DPDK forwarder at seven rates from 10 to 500 kpps: 4.1 to 4.2 us without the tick, 5.3 to 6.0 us with it (read from the published figures of latency-limbo: dpdk-l2fwd/no-vm, no-hz and vanilla, runs 00 to 06)",
     ),
     source: "timers/no_hz.rst, docs.kernel.org",
     mitigation: "boot with nohz_full={cores} on a kernel with CONFIG_NO_HZ_FULL=y",
@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Judgement {
             false => Judgement::ineffective("requested, but this kernel lacks CONFIG_NO_HZ_FULL"),
         }
     } else if !without.is_empty() {
-        Judgement::ineffective(format!("cores {without} were requested, but keep their tick"))
+        Judgement::ineffective(format!("nohz_full lists cores {without}, but they keep their tick"))
     } else if !view.cores().without(&effective).is_empty() {
         Judgement::improvable(format!("cores {} keep their tick", view.cores().without(&effective)))
     } else {

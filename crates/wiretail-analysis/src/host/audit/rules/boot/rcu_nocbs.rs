@@ -9,11 +9,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "rcu-nocbs",
     group: RuleGroup::Boot,
     title: "RCU callbacks offloaded to other cores",
-    why: "Each core runs its RCU callbacks, which free memory, in a softirq. A long list of callbacks occupies the core for tens of us.",
+    why: "RCU callbacks free memory. Each core runs its own callbacks in a softirq, and a long list of them occupies the core for tens of us.",
     effect: None,
     source: "kernel-parameters (rcu_nocbs=), docs.kernel.org; P. McKenney, RCU and CPU isolation",
     mitigation: "boot with rcu_nocbs={cores} rcu_nocb_poll; nohz_full implies rcu_nocbs",
-    cost: "the housekeeping cores run the callbacks; rcu_nocb_poll wakes them regularly",
+    cost: "the housekeeping cores run the callbacks, and rcu_nocb_poll wakes these cores regularly",
     reads: &["/proc/cmdline"],
     judge,
 };
@@ -32,9 +32,9 @@ fn judge(view: &View<'_>) -> Judgement {
     if view.tasks().is_empty() {
         return Judgement::unseen("the kernel threads were not recorded").requested(word);
     }
-    // Each offloaded core has a thread that runs its callbacks: rcuop/N, rcuos/N or rcuob/N. Kernels that can
-    // switch offloading at run time start such a thread for every core as soon as offloading is requested for
-    // any core.
+    // Each offloaded core has a thread that runs its callbacks: rcuop/N, rcuos/N or rcuob/N. If a kernel can
+    // switch offloading at run time, it starts such a thread for every core as soon as offloading is
+    // requested for one of them.
     let effective = CoreSet::new(view.tasks().iter().filter_map(callback_thread)).and(&asked);
     let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
     let judged = if asked.is_empty() {

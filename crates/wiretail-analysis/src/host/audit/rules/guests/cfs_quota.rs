@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "cfs-quota",
     group: RuleGroup::Guests,
     title: "no CPU quota",
-    why: "A process that has used up its quota waits until the next period starts, up to 100 ms later, and so do its packets.",
+    why: "A process that has used up its quota is stopped until the next period starts, up to 100 ms later. Its packets wait during that time.",
     effect: None,
     source: "admin-guide/cgroup-v2.rst (cpu.max), docs.kernel.org",
     mitigation: "remove the CPU limit (cpu.max, --cpus, resources.limits.cpu without the static CPU manager policy)",

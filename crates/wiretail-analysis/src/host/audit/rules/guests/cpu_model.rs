@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "cpu-model",
     group: RuleGroup::Guests,
     title: "the guest sees the host's processor model",
-    why: "A generic processor model lacks many instructions of the real one and has no clock that the kernel trusts, so copies, checksums and clock reads are slower.",
+    why: "A generic processor model lacks many instructions of the real processor and has no clock that the kernel trusts, so copies, checksums and clock reads are slower.",
     effect: None,
     source: "QEMU, CPU model configuration for x86; libvirt, Domain XML format (cpu mode)",
     mitigation: "<cpu mode='host-passthrough' migratable='off'/>, or -cpu host,migratable=off on the QEMU command line",
@@ -31,5 +31,5 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(model)
 }
 
-/// Prefixes of the names of QEMU's generic models.
+/// Name prefixes of QEMU's generic models.
 const MADE_UP: [&str; 4] = ["QEMU", "Common KVM", "Common 32-bit KVM", "pc-"];

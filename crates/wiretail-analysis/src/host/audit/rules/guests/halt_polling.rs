@@ -8,9 +8,9 @@ pub(crate) const RULE: Rule = Rule {
     id: "halt-polling",
     group: RuleGroup::Guests,
     title: "halt polling of idle vCPUs",
-    why: "The host takes an idle vCPU off its core; resuming it for a packet needs a wakeup and a context switch. With halt polling, the host first polls for the vCPU's next interrupt for a short time.",
+    why: "The host takes an idle vCPU off its core. When a packet arrives, the host needs a wakeup and a context switch to resume the vCPU. With halt polling, the host first polls briefly for the vCPU's next interrupt.",
     effect: Some(
-        "No effect measured for guest threads that wake each other: 2.30 to 2.60 us per switch with 10 to 500 us of polling, 2.49 us without (linux-kernel, August 2017: lkml.iu.edu/hypermail/linux/kernel/1708.3/03774.html)",
+        "No effect was measured with guest threads that wake each other: a switch took 2.30 to 2.60 us with 10 to 500 us of polling, and 2.49 us without polling (linux-kernel, August 2017: lkml.iu.edu/hypermail/linux/kernel/1708.3/03774.html)",
     ),
     source: "virt/kvm/halt-polling.rst, docs.kernel.org",
     mitigation: "echo 200000 > /sys/module/kvm/parameters/halt_poll_ns; guests with idle=poll do not need it",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "rights",
     group: RuleGroup::Guests,
     title: "capabilities of the packet processor",
-    why: "Without these capabilities, a packet processor still handles packets, but without real-time priority and locked memory. At best, it logs this failure.",
+    why: "A packet processor that lacks these capabilities still handles packets, but without real-time priority and locked memory. At best, it logs that it could not get them.",
     effect: None,
     source: "capabilities(7), packet(7), sched(7), mlock(2)",
     mitigation: "run the packet processor as root, or give it CAP_NET_RAW, CAP_NET_ADMIN, CAP_SYS_NICE and CAP_IPC_LOCK (setcap, --cap-add, lxc.cap.keep)",

@@ -9,9 +9,9 @@ pub(crate) const RULE: Rule = Rule {
     id: "sriov",
     group: RuleGroup::Guests,
     title: "guests use virtual functions of the NICs",
-    why: "A packet for a guest without its own NIC passes through a software switch and is copied, on host cores that also do other work.",
+    why: "If a guest has no NIC of its own, host cores copy its packets and pass them through a software switch. These cores also do other work.",
     effect: Some(
-        "DPDK forwarder at 10 kpps in a pinned guest with virtual functions, and on the host: p50 3.34 us and 3.14 us, p99.9 14.7 us and 7.7 us (computed from the published captures of gallenmu/low-latency, dpdk-l2fwd, vm and hw)",
+        "DPDK forwarder at 10 kpps: p50 is 3.34 us and p99.9 is 14.7 us in a pinned guest with virtual functions; p50 is 3.14 us and p99.9 is 7.7 us on the host (computed from the published captures of gallenmu/low-latency, dpdk-l2fwd, vm and hw)",
     ),
     source: "PCI/pci-iov-howto.rst, docs.kernel.org; the papers' optimized mode gives guests virtual functions (latency-limbo, prepare_vmhost.sh)",
     mitigation: "echo 1 > /sys/class/net/NAME/device/sriov_numvfs, then pass the function to the guest (libvirt, hostdev); boot with intel_iommu=on iommu=pt",

@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "vcpu-pinning",
     group: RuleGroup::Guests,
     title: "a dedicated host core for each vCPU",
-    why: "A guest treats its vCPUs as real processors. A vCPU that the host moves, or that shares its core with another, stops in the middle of a packet.",
+    why: "A guest treats its vCPUs as real processors. If the host moves a vCPU, or runs another one on the same core, the vCPU stops in the middle of a packet.",
     effect: None,
     source: "libvirt, Domain XML format (cputune: vcpupin, emulatorpin); the papers pin 1:1 (latency-limbo, prepare_vmhost.sh)",
     mitigation: "virsh vcpupin GUEST N CORE for each vCPU N, and virsh emulatorpin GUEST with the other cores",
@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     let judged = if !together.is_empty() {
-        Judgement::harmful(format!("several vCPUs share cores {}", listed(&together)))
+        Judgement::harmful(format!("cores shared by several vCPUs: {}", listed(&together)))
     } else if !loose.is_empty() {
         Judgement::improvable(format!("vCPUs not pinned: {}", listed(&loose)))
     } else if !emulators.is_empty() {

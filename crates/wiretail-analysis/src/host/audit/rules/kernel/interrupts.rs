@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "interrupts",
     group: RuleGroup::Kernel,
     title: "device interrupts on these cores (measured)",
-    why: "Each interrupt takes the core from the packets. Affinity settings do not always apply: the driver places the managed interrupts of a NIC's queues, so only counts show where interrupts go.",
+    why: "Packets wait while their core handles an interrupt. Affinity settings do not apply to every interrupt: for the managed interrupts of a NIC's queues, the driver chooses the cores. Only counts show where interrupts go.",
     effect: None,
     source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
     mitigation: "boot with isolcpus=managed_irq,domain,{cores}; use fewer queues (ethtool -L NAME combined N); apply rule irq-affinity",
@@ -44,5 +44,5 @@ fn judge(view: &View<'_>) -> Judgement {
             Judgement::improvable(format!("interrupts per second on these cores: {}", listed(&on)))
         }
     };
-    judged.effective(format!("{} kinds in {:.1} s", on.len(), counters.seconds))
+    judged.effective(format!("{} kinds of interrupts in {:.1} s", on.len(), counters.seconds))
 }

@@ -13,8 +13,8 @@ pub(crate) const RULE: Rule = Rule {
     why: "A device interrupt occupies a core for 2 to 20 us, and its softirq for longer. Packets wait during that time.",
     effect: None,
     source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
-    mitigation: "boot with irqaffinity=OTHERS, the list of the other cores; for each interrupt: echo OTHERS > /proc/irq/N/smp_affinity_list; stop irqbalance",
-    cost: "the other cores serve all devices",
+    mitigation: "boot with irqaffinity=OTHERS, where OTHERS lists the other cores; for each interrupt: echo OTHERS > /proc/irq/N/smp_affinity_list; stop irqbalance",
+    cost: "the other cores handle the interrupts of all devices",
     reads: &[
         "/proc/cmdline",
         "/proc/irq/*/smp_affinity_list",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "machine-check",
     group: RuleGroup::Kernel,
     title: "no polling for corrected hardware errors",
-    why: "A timer on every core polls the machine check banks every few minutes. The registers of these banks are slow to read, which delays the packets.",
+    why: "A timer on every core polls the machine check banks every few minutes. Reading the registers of these banks is slow and delays the packets.",
     effect: None,
     source: "arch/x86/x86_64/machinecheck.rst and boot-options.rst (mce=ignore_ce), docs.kernel.org",
     mitigation: "boot with mce=ignore_ce, or echo 0 > /sys/devices/system/machinecheck/machinecheck0/check_interval",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nmi-watchdog",
     group: RuleGroup::Kernel,
     title: "the NMI watchdog",
-    why: "The watchdog delays packets with non-maskable interrupts on every core, including tickless ones, and occupies a performance counter.",
+    why: "The watchdog sends non-maskable interrupts to every core, including tickless ones. These interrupts delay packets. The watchdog also occupies a performance counter.",
     effect: None,
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     mitigation: "sysctl kernel.nmi_watchdog=0",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "rt-throttling",
     group: RuleGroup::Kernel,
     title: "throttling of real-time threads",
-    why: "The kernel stops a real-time thread that never sleeps for the rest of each period, by default for 50 ms of each second. Packets wait during that time.",
+    why: "If a real-time thread never sleeps, the kernel stops it for the rest of each period, by default for 50 ms of each second. Packets wait during that time.",
     effect: None,
     source: "scheduler/sched-rt-group.rst, docs.kernel.org",
     mitigation: "sysctl kernel.sched_rt_runtime_us=-1",

@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "soft-watchdog",
     group: RuleGroup::Kernel,
     title: "the soft lockup watchdog",
-    why: "A timer on every core wakes a thread of the highest priority on that core every few seconds, which delays the packets.",
+    why: "Every few seconds, a timer on each core wakes a thread of the highest priority on that core. Packets wait while this thread runs.",
     effect: None,
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     mitigation: "sysctl kernel.soft_watchdog=0, or boot with nosoftlockup, or exclude these cores from kernel.watchdog_cpumask",

@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "tasks",
     group: RuleGroup::Kernel,
     title: "no other thread runs on these cores (measured)",
-    why: "A thread takes the core from the packets while it runs, in the worst case for a time slice of milliseconds.",
+    why: "Packets wait while another thread runs on their core, in the worst case for a time slice of milliseconds.",
     effect: None,
     source: "admin-guide/kernel-per-CPU-kthreads.rst, docs.kernel.org",
     mitigation: "isolate these cores (rule isolcpus); pin the other threads to other cores (taskset, cpuset)",

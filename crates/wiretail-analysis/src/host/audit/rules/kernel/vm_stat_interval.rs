@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "vm-stat-interval",
     group: RuleGroup::Kernel,
     title: "interval of memory statistics",
-    why: "Every vm.stat_interval seconds, a kernel worker runs on every core whose counters have changed and delays the packets there.",
+    why: "Every vm.stat_interval seconds, a kernel worker runs on each core whose counters have changed. Packets on that core wait.",
     effect: None,
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     mitigation: "sysctl vm.stat_interval=120",

@@ -51,7 +51,7 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.requested(word).effective(pages.to_string())
 }
 
-/// First memory node of these cores without huge pages.
+/// First memory node without huge pages, among the nodes of these cores.
 fn without<'a>(view: &'a View<'_>) -> Option<&'a str> {
     let mut nodes = view.each("/sys/devices/system/node/node", "/cpulist");
     let empty = nodes.find(|(node, list)| {

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "ksm",
     group: RuleGroup::Memory,
     title: "merging of identical pages (KSM)",
-    why: "Merging write-protects pages on all cores (TLB shootdowns), and the next write to a merged page copies the page.",
+    why: "To merge pages, the kernel write-protects them on all cores, which causes TLB shootdowns. The next write to a merged page copies the page.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/ksm.rst, docs.kernel.org",
     mitigation: "echo 0 > /sys/kernel/mm/ksm/run",
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         0 => Judgement::good(),
-        _ => Judgement::harmful("the kernel merges identical pages, with TLB shootdowns on all cores"),
+        _ => Judgement::harmful("the kernel merges identical pages and causes TLB shootdowns on all cores"),
     };
     judged.effective(value.to_string())
 }

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "locked-memory",
     group: RuleGroup::Memory,
     title: "limit on locked memory",
-    why: "While a packet waits, the kernel may move, merge or swap out memory that is not locked. AF_XDP frames also count against the locked-memory limit, and the program does not start if they exceed the limit.",
+    why: "The kernel may move, merge or swap out memory that is not locked; packets wait during that time. AF_XDP frames count as locked memory: if they exceed the limit, the program does not start.",
     effect: None,
     source: "mlock(2), getrlimit(2) (RLIMIT_MEMLOCK); networking/af_xdp.rst, docs.kernel.org; limits.conf(5)",
     mitigation: "LimitMEMLOCK=infinity in the systemd service, memlock unlimited in /etc/security/limits.d, --ulimit memlock=-1 for a container, or CAP_IPC_LOCK",
@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match limit {
         _ if may_lock(view) => Judgement::good(),
         limit if limit >= ENOUGH_BYTES => Judgement::good(),
-        _ => Judgement::improvable("the limit is below the 16384 frames of one AF_XDP socket"),
+        _ => Judgement::improvable("the limit is too small for the 16384 frames of one AF_XDP socket"),
     };
     let right = if may_lock(view) { ", no limit with CAP_IPC_LOCK" } else { "" };
     judged.requested(asked).effective(format!("{}, at most {}{right}", shown(soft), shown(hard)))

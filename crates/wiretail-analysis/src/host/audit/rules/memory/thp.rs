@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "thp",
     group: RuleGroup::Memory,
     title: "transparent huge pages",
-    why: "A background thread collapses small pages into huge ones. It holds the lock of the address space and causes TLB shootdowns on all cores that run the process.",
+    why: "A background thread collapses small pages of a process into huge ones. It holds the lock of the address space and causes TLB shootdowns on all cores that run the process.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/transhuge.rst, docs.kernel.org",
     mitigation: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or boot with transparent_hugepage=madvise",
@@ -24,7 +24,9 @@ fn judge(view: &View<'_>) -> Judgement {
         _ if wanted.is_some_and(|wanted| wanted != chosen) => {
             Judgement::ineffective("the setting has changed since boot")
         }
-        "always" => Judgement::harmful("the kernel collapses pages of every process, with TLB shootdowns"),
+        "always" => {
+            Judgement::harmful("the kernel collapses pages of every process and causes TLB shootdowns")
+        }
         _ => Judgement::good(),
     };
     judged.requested(asked).effective(chosen)

@@ -8,13 +8,13 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-coalescing",
     group: RuleGroup::Network,
     title: "NICs interrupt immediately",
-    why: "A NIC that waits for more packets before it interrupts delays the first packet by that time. With adaptive coalescing, the delay varies. Polling cores are not affected.",
+    why: "A NIC that waits for more packets before it raises an interrupt delays the first packet by the waiting time. With adaptive coalescing, the delay varies. Polling cores are not affected.",
     effect: Some(
         "Reducing rx-usecs by 343 us shortened the round trip by 335 us (D. Drown, NIC interrupt coalesce impact on NTP, blog.dan.drown.org); an e1000 with 125 us between interrupts made each round trip at least 125 us long (E. Jones, evan-jones.appspot.com/ethernet-latency.html)",
     ),
     source: "networking/ethtool-netlink.rst (COALESCE_GET), docs.kernel.org; ethtool(8)",
     mitigation: "ethtool -C NAME adaptive-rx off rx-usecs 0",
-    cost: "one interrupt per packet: a lower packet rate",
+    cost: "one interrupt per packet, which lowers the packet rate",
     reads: &[DRIVER],
     judge,
 };

@@ -14,7 +14,7 @@ pub(crate) const RULE: Rule = Rule {
     why: "The firmware determines how a NIC fetches and timestamps packets. Versions differ, so a delay measured with one version holds only for that version.",
     effect: None,
     source: "ethtool(8) (-i); DPDK, Network Interface Controller Drivers (each driver lists the firmware that it was tested with)",
-    mitigation: "install the same firmware on all NICs of a model, in a version that the driver was tested with (ethtool -i NAME shows it)",
+    mitigation: "install the same firmware version on all NICs of a model, and choose one that the driver was tested with (ethtool -i NAME shows the installed version)",
     cost: "none",
     reads: &[DRIVER],
     judge,
@@ -46,7 +46,7 @@ fn judge(view: &View<'_>) -> Judgement {
         numbers
             .iter()
             .any(|one| one != first)
-            .then(|| format!("NICs with driver {driver} have different firmware"))
+            .then(|| format!("NICs with driver {driver} have different firmware versions"))
     };
     let different: Vec<String> = kinds.iter().filter_map(differs).collect();
     let judged = match different.is_empty() {

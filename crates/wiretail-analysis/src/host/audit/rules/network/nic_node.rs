@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-node",
     group: RuleGroup::Network,
     title: "NICs on the memory node of these cores",
-    why: "If NIC and core are on different nodes, a packet crosses between processors twice. Each crossing takes some 100 ns, and more under load.",
+    why: "If NIC and core are on different nodes, a packet crosses between processors twice. Each crossing takes about 100 ns, and more under load.",
     effect: None,
     source: "DPDK Getting Started Guide for Linux, How to get best performance; admin-guide/mm/numaperf.rst, docs.kernel.org",
     mitigation: "choose cores of the NIC's node (cat /sys/class/net/NAME/device/numa_node), or move the NIC to a slot of the other node",

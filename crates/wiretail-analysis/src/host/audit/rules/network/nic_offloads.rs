@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-offloads",
     group: RuleGroup::Network,
     title: "NICs do not merge received packets",
-    why: "Large receive offload holds packets back until more segments of the flow arrive, and delivers one large packet, which a forwarder may be unable to send.",
+    why: "Large receive offload holds packets back until more segments of the flow arrive, then delivers one large packet. A forwarder may be unable to send such a packet.",
     effect: None,
     source: "networking/segmentation-offloads.rst, docs.kernel.org; ethtool(8) (-K)",
     mitigation: "ethtool -K NAME lro off rx-gro-hw off",

@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-pause",
     group: RuleGroup::Network,
     title: "no Ethernet pause frames",
-    why: "A pause frame stops the link partner from sending for up to 65535 times 512 bit times, so overload of one flow delays all others.",
+    why: "A pause frame makes the link partner stop sending for up to 65535 times 512 bit times. An overload by one flow therefore delays all others.",
     effect: None,
     source: "IEEE 802.3 annex 31B; ethtool(8) (-A)",
     mitigation: "ethtool -A NAME autoneg off rx off tx off",

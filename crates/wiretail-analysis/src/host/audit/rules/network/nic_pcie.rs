@@ -13,7 +13,7 @@ pub(crate) const RULE: Rule = Rule {
     effect: None,
     source: "Documentation/ABI/testing/sysfs-bus-pci (current_link_speed, current_link_width) of the kernel",
     mitigation: "move the NIC to a slot with as many lanes as it supports",
-    cost: "occupies a slot with more lanes",
+    cost: "the NIC occupies a slot with more lanes",
     reads: &[
         DRIVER,
         "/sys/class/net/*/device/current_link_speed",

@@ -9,10 +9,10 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-rings",
     group: RuleGroup::Network,
     title: "receive rings long enough for interruptions, but small enough for the cache",
-    why: "While a core is interrupted, its packets wait in the NIC's ring, and a short ring drops them. If the ring's buffers do not fit into the cache, each packet is read from memory. Packets that wait in a long ring are late.",
+    why: "While a core is interrupted, its packets wait in the NIC's ring, and a ring that is too short drops them. If the ring's buffers do not fit into the cache, each packet is read from memory. Packets that wait in a long ring leave late.",
     effect: None,
     source: "ethtool(8) (-G); IEEE 802.3 (at least 64 bytes per frame, plus 20 bytes of preamble and gap); Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020",
-    mitigation: "ethtool -G NAME rx N, with N as many packets as arrive while the core is interrupted, but no more than the cache holds",
+    mitigation: "ethtool -G NAME rx N, where N is the number of packets that arrive while the core is interrupted, but no more than the cache holds",
     cost: "a short ring drops packets, a long one delays them",
     reads: &[DRIVER, "/sys/devices/system/cpu/cpu0/cache/index*/size"],
     judge,
@@ -53,7 +53,7 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(format!("rx {}", shown(&rings)))
 }
 
-/// Largest cache of the first core, which is the last level, in KiB.
+/// Size of the first core's largest cache, which is its last-level cache, in KiB.
 fn last_cache_kib(view: &View<'_>) -> Option<u64> {
     let sizes = view.each("/sys/devices/system/cpu/cpu0/cache/index", "/size");
     sizes.filter_map(|(_, size)| size.trim().strip_suffix('K')?.parse().ok()).max()
@@ -68,7 +68,7 @@ pub(crate) fn ring_entries(speed_mbps: u64) -> Option<u64> {
 
 /// Bits of a minimum-size frame on the wire, including preamble and gap.
 const FRAME_BITS_MIN: u64 = 84 * 8;
-/// Typical upper bound of the time that a device interrupt occupies a core.
+/// Typical upper bound on the time for which a device interrupt occupies a core.
 const AWAY_US: u64 = 20;
 /// Buffer size of the kernel's drivers: half a page.
 const BUFFER_KIB: u64 = 2;

@@ -12,7 +12,7 @@ pub(crate) const RULE: Rule = Rule {
     why: "A NIC takes the timestamp when the packet is on the wire. Without it, the kernel takes the timestamp when the CPU handles the packet, so the packets with the highest delays get late timestamps, too.",
     effect: None,
     source: "networking/timestamping.rst, docs.kernel.org; Gallenmueller et al., JNSM 31, 2023 (first recommendation)",
-    mitigation: "measure with a NIC that timestamps every received packet (ethtool -T NAME), or on another machine",
+    mitigation: "measure with a NIC that can timestamp every received packet (ethtool -T NAME), or on another machine",
     cost: "a NIC with hardware timestamps",
     reads: &[DRIVER],
     judge,
@@ -29,10 +29,8 @@ fn judge(view: &View<'_>) -> Judgement {
         .map(|(nic, _)| (*nic).to_owned())
         .collect();
     match able.is_empty() {
-        true => {
-            Judgement::improvable("no NIC of this host timestamps packets; software timestamps are later")
-                .effective("software")
-        }
+        true => Judgement::improvable("no NIC of this host can timestamp packets; software does so later")
+            .effective("software"),
         false => Judgement::good().effective(format!("hardware: {}", listed(&able))),
     }
 }

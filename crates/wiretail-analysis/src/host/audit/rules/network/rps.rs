@@ -10,11 +10,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "rps",
     group: RuleGroup::Network,
     title: "no packets steered to these cores (RPS)",
-    why: "Receive packet steering interrupts another core to process a packet in the kernel, which delays the packets on that core.",
+    why: "Receive packet steering interrupts another core and makes it process a packet in the kernel. Packets on that core wait.",
     effect: None,
     source: "networking/scaling.rst (RPS), docs.kernel.org",
     mitigation: "echo 0 > /sys/class/net/NAME/queues/rx-N/rps_cpus",
-    cost: "the core that takes the interrupt processes all of its packets",
+    cost: "the core that takes the interrupt of a queue processes all packets of that queue",
     reads: &["/sys/class/net/*/queues/rx-*/rps_cpus"],
     judge,
 };

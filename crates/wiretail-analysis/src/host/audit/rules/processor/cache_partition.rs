@@ -11,10 +11,10 @@ pub(crate) const RULE: Rule = Rule {
     title: "a partition of the last-level cache for these cores",
     why: "All cores share the last-level cache, so data of the other cores displaces the tables and packets of these cores.",
     effect: Some(
-        "Tuning the part of the cache that NICs write to: up to 30 % less delay of network functions at 100 Gbit/s (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
+        "Tuning the part of the cache that NICs write to reduced the delay of network functions at 100 Gbit/s by up to 30 % (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
     ),
     source: "arch/x86/resctrl.rst, docs.kernel.org; the papers' optimized mode partitions it (latency-limbo, setup-cat.sh)",
-    mitigation: "mount -t resctrl resctrl /sys/fs/resctrl; create a group with cpus_list {cores} and ways that no other group has",
+    mitigation: "mount -t resctrl resctrl /sys/fs/resctrl; create a group with cpus_list {cores} and with cache ways that no other group has",
     cost: "the other cores have less cache",
     reads: &[
         "/sys/fs/resctrl/schemata",
@@ -33,7 +33,7 @@ fn judge(view: &View<'_>) -> Judgement {
         return match view.has(&format!("{ROOT}/schemata")) {
             true => view.missing(&format!("{ROOT}/schemata")),
             false => Judgement::improvable(
-                "resctrl is not mounted: the cache is not partitioned, unless pqos did it through registers",
+                "resctrl is not mounted: the cache is not partitioned, unless by pqos through registers",
             ),
         };
     };

@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     title: "clock source",
     why: "Reading a clock other than the TSC takes a microsecond or more, and in a virtual machine it causes an exit to the host.",
     effect: Some(
-        "One read with its loop: 36 ns with the TSC, 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
+        "One clock read, including its loop, takes 36 ns with the TSC and 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
     ),
     source: "timers/timekeeping.rst, docs.kernel.org",
     mitigation: "boot with tsc=reliable clocksource=tsc if the TSC is invariant",

@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "core-distance",
     group: RuleGroup::Processor,
     title: "these cores share a memory node and the last-level cache",
-    why: "If one core hands a packet to another, the second core reads the packet from the cache of the first one. This takes several times as long across the link between two processors, or between two parts of one processor.",
+    why: "If one core hands a packet to another, the second core reads the packet from the first core's cache. This takes several times as long if the cores are on two processors, or on two parts of one processor.",
     effect: None,
     source: "Documentation/ABI/stable/sysfs-devices-node (distance) of the kernel; ACPI 6.5, 5.2.17 System Locality Information Table (10 is near)",
     mitigation: "choose cores of one node and one cache (lscpu -e=CPU,NODE,CACHE), at least for a chain of functions",

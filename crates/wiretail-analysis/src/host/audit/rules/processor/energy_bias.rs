@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Judgement {
         .collect();
     let judged = match others.is_empty() {
         true => Judgement::good(),
-        false => Judgement::improvable(format!("the hint favors energy on cores {}", listed(&others))),
+        false => Judgement::improvable(format!("the hint favors energy saving on cores {}", listed(&others))),
     };
     judged.effective(kinds(&values))
 }

@@ -32,7 +32,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match others.is_empty() {
         true => Judgement::good(),
         false => {
-            Judgement::improvable(format!("the governor is not performance on cores {}", listed(&others)))
+            Judgement::improvable(format!("the governor is not \"performance\" on cores {}", listed(&others)))
         }
     };
     judged.requested(view.boot().word("cpufreq.default_governor")).effective(kinds(&values))

@@ -7,12 +7,12 @@ pub(crate) const RULE: Rule = Rule {
     id: "idle-states",
     group: RuleGroup::Processor,
     title: "depth of idle states",
-    why: "Waking from a deep idle state takes up to some 100 us. This affects cores that sleep while they wait for packets, but not polling cores.",
+    why: "Waking from a deep idle state takes up to about 100 us. This affects cores that sleep while they wait for packets, but not polling cores.",
     effect: Some(
         "Worst-case wakeup latency on Skylake servers: C1 2 us, C1E 10 us, C6 133 us (drivers/idle/intel_idle.c of the kernel, skx_cstates)",
     ),
     source: "admin-guide/pm/cpuidle.rst, docs.kernel.org",
-    mitigation: "boot with processor.max_cstate=1 intel_idle.max_cstate=0, or idle=poll; or keep /dev/cpu_dma_latency open at 0",
+    mitigation: "boot with processor.max_cstate=1 intel_idle.max_cstate=0, or idle=poll; or keep /dev/cpu_dma_latency open with the value 0",
     cost: "higher power consumption, and less turbo headroom for other cores",
     reads: &[
         "/proc/cmdline",

@@ -10,7 +10,7 @@ pub(crate) const RULE: Rule = Rule {
     title: "mitigations of processor vulnerabilities",
     why: "Some mitigations slow down every system call and every context switch; a loop that polls in user space is hardly affected.",
     effect: Some(
-        "Page table isolation: some hundred cycles per system call or interrupt, 5 % for typical loads, 30 % for a loopback test with very many system calls (cover letter of the KAISER patches, linux-kernel, 2017)",
+        "Page table isolation costs some hundred cycles per system call or interrupt: 5 % for typical loads, and 30 % for a loopback test with very many system calls (cover letter of the KAISER patches, linux-kernel, 2017)",
     ),
     source: "admin-guide/hw-vuln, docs.kernel.org",
     mitigation: "boot with mitigations=off, but only if no untrusted code runs on the machine",

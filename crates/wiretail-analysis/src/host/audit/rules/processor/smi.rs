@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "smi",
     group: RuleGroup::Processor,
     title: "no system management interrupts (measured)",
-    why: "The firmware stops all cores for an unbounded time. A kernel can neither observe nor prevent this; only a register counts the interrupts.",
+    why: "During such an interrupt, the firmware stops all cores for an unbounded time. A kernel can neither observe nor prevent this; only a register counts the interrupts.",
     effect: None,
     source: "Intel SDM volume 4, MSR_SMI_COUNT (0x34)",
     mitigation: "change the firmware settings for legacy USB, power capping and correctable memory errors, or use another machine",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "smt",
     group: RuleGroup::Processor,
     title: "no second hardware thread on the physical cores",
-    why: "Two hardware threads share the execution units and caches of a core: work on the sibling slows packet processing by up to a half.",
+    why: "The two hardware threads of a core share its execution units and caches. Work on one thread slows packet processing on the other by up to a half.",
     effect: None,
     source: "admin-guide/hw-vuln, docs.kernel.org; Gallenmueller et al., JNSM 31, 2023",
     mitigation: "boot with nosmt, or keep the siblings of these cores idle (isolate them as well)",
@@ -46,7 +46,8 @@ fn judge(view: &View<'_>) -> Judgement {
     let active = view.text("/sys/devices/system/cpu/smt/active").map(str::trim);
     let judged = match shared.is_empty() {
         true if view.processor_flag("hypervisor") => Judgement::unseen(
-            "the hypervisor shows one thread per core; only its host knows whether two of them share a core",
+            "the hypervisor shows one thread per core; only the host knows whether two of them share \
+            a physical core",
         ),
         true => Judgement::good(),
         false if word.is_some() => Judgement::ineffective(format!(

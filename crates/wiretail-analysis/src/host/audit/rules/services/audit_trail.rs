@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "audit-trail",
     group: RuleGroup::Services,
     title: "no auditing of system calls",
-    why: "With audit rules, every thread enters and leaves the kernel on the slow path, so every system call takes longer; matching calls are also logged.",
+    why: "If the kernel's audit system has rules, every thread enters and leaves the kernel on the slow path. Every system call then takes longer, and matching calls are also logged.",
     effect: None,
     source: "kernel-parameters (audit=), docs.kernel.org; auditd(8)",
     mitigation: "boot with audit=0, or systemctl disable --now auditd",
@@ -32,7 +32,7 @@ fn judge(view: &View<'_>) -> Judgement {
     };
     judged.requested(word).effective(match (kernel, service) {
         (_, true) => "auditd runs",
-        (true, false) => "kernel support is active, auditd does not run",
+        (true, false) => "kernel support is active, but auditd does not run",
         (false, false) => "off",
     })
 }

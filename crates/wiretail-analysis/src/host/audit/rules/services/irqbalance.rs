@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "irqbalance",
     group: RuleGroup::Services,
     title: "irqbalance does not run",
-    why: "irqbalance moves interrupts between cores every ten seconds, possibly to these, and overrides manual settings. It skips isolated cores and those in IRQBALANCE_BANNED_CPULIST.",
+    why: "Every ten seconds, irqbalance moves interrupts between cores, possibly to the packet cores, and overrides manual settings. It skips isolated cores and the cores in IRQBALANCE_BANNED_CPULIST.",
     effect: None,
     source: "irqbalance(1)",
     mitigation: "systemctl disable --now irqbalance",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "tuned",
     group: RuleGroup::Services,
     title: "low-latency profile of tuned",
-    why: "At every start, tuned sets governors, idle states and sysctls according to its profile and overrides manual settings.",
+    why: "Whenever tuned starts, it sets governors, idle states and sysctls according to its profile, and overrides manual settings.",
     effect: None,
     source: "tuned-profiles(7), tuned-profiles-cpu-partitioning(7)",
     mitigation: "tuned-adm profile cpu-partitioning (isolated_cores={cores}) or network-latency; or systemctl disable --now tuned",
@@ -31,14 +31,14 @@ fn judge(view: &View<'_>) -> Judgement {
             Judgement::unseen("the threads were not recorded, so it is unknown whether tuned runs")
         }
         (true, false) => {
-            Judgement::ineffective("the profile was selected, but tuned does not run and has not applied it")
+            Judgement::ineffective("tuned does not run, so it has not applied the selected profile")
         }
         (false, _) => Judgement::improvable("the profile is not intended for low latency"),
     };
     judged.requested(Some(profile)).effective(if runs { "tuned runs" } else { "tuned does not run" })
 }
 
-/// Prefixes of the names of low-latency profiles.
+/// Name prefixes of low-latency profiles.
 const FIT: [&str; 7] = [
     "cpu-partitioning",
     "realtime",

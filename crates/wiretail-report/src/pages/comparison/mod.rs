@@ -1,8 +1,10 @@
-//! Shows several results side by side. The page contains their key numbers, their percentile plots in one
-//! figure, and the differences that the caller computed.
+//! Groups of trials compared with their baseline: the differences, and a typical trial of each group.
+
+pub mod words;
 
 use std::borrow::Cow;
 
+use wiretail_schema::comparison::{Answer, Comparison, ComparisonOutcome, GroupComparison, GroupLevel};
 use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 use wiretail_schema::summary::{Outcome, Percentile, Summary};
 
@@ -12,67 +14,31 @@ use crate::pages::cells::{Cell, head, table};
 use crate::pages::page::{self, section};
 use crate::pages::tables;
 use crate::plot::Size;
-use crate::plot::scale::with_unit;
+use words::{answer, change, level};
 
-/// Meaning of a difference for the reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Better than the first result, with confidence.
-    Better,
-    /// No difference beyond the tolerance.
-    Same,
-    /// The data does not allow a choice between the other verdicts.
-    Unclear,
-    /// Worse than the first result, with confidence.
-    Worse,
-}
-
-/// Difference between one result and the first one in one quantity.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Difference {
-    /// This result minus the first one, in the row's unit.
-    pub value: f64,
-    /// Lower bound of the 95 % confidence interval, if known.
-    pub low: Option<f64>,
-    /// Upper bound, if known.
-    pub high: Option<f64>,
-    pub change: Change,
-}
-
-/// The differences in one quantity, with a cell for each result after the first.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DifferenceRow {
-    /// Name of the quantity: "p99.9 delay".
-    pub quantity: String,
-    pub unit: Unit,
-    /// One entry for each result after the first; `None` if it cannot be computed.
-    pub differences: Vec<Option<Difference>>,
-}
-
-/// Renders a page that compares `results`, each with its name. In `rows`, the first result is the baseline.
-pub fn comparison(title: &str, results: &[(String, Summary)], rows: &[DifferenceRow]) -> String {
+/// Renders a comparison. `results` has one typical trial of each group, with the name of the group.
+pub fn comparison(title: &str, results: &[(String, Summary)], comparison: &Comparison) -> String {
     page::document(&format!("{title} · Wiretail"), |m| {
         m.tag("header").body(|m| {
             m.tag("p").class("kicker").text("Wiretail · comparison");
             m.tag("h1").text(title);
-            m.tag("p").class("lead").text(format_args!("{} results", results.len()));
+            m.tag("p").class("lead").text(outcome_words(comparison));
         });
         m.tag("main").body(|m| {
+            section(m, "differences", "Differences", |m| differences(m, comparison));
             section(m, "figures", "Percentiles of the delay", |m| {
                 m.tag("div").class("figures").body(|m| {
                     page::figure(m, &overlay(results), Size::Wide, 0);
                 });
+                m.tag("p").text("Each curve is one trial: the one with the median p99.9 of its group.");
             });
-            section(m, "key-numbers", "Key numbers", |m| key_numbers(m, results));
-            if !rows.is_empty() {
-                section(m, "differences", "Differences", |m| differences(m, results, rows));
-            }
+            section(m, "key-numbers", "Key numbers of these trials", |m| key_numbers(m, results));
         });
         page::footer(m, env!("CARGO_PKG_VERSION"));
     })
 }
 
-/// The percentile plots of all results in one figure, with the budgets common to all of them.
+/// The percentile plots of all results in one figure, with the budgets that all results share.
 fn overlay(results: &[(String, Summary)]) -> Figure {
     let budgets = results.first().map_or(&[][..], |(_, s)| &s.verdicts);
     let shared = budgets.iter().filter(|v| {
@@ -100,7 +66,7 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     Figure {
         id: "percentiles".to_owned(),
         title: "One-way delay by percentile".to_owned(),
-        caption: "Nines are equally spaced: 99.999\u{a0}% is one packet in 100\u{202f}000. A curve \
+        caption: "Nines are equally spaced: one packet in 100\u{202f}000 lies above 99.999\u{a0}%. A curve \
                   ends at its largest delay; dashed parts are based on fewer than ten packets."
             .to_owned(),
         x: Axis {
@@ -121,8 +87,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The largest delay is the value of all percentiles beyond that of the second-largest
-/// delay, so it is drawn above the last share below 100 %.
+/// A result's curve. Beyond the percentile of the second-largest delay, the value of every percentile is the
+/// largest delay. The largest delay is therefore drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);
@@ -211,43 +177,65 @@ fn outcome(summary: &Summary, budget: &str) -> Cell {
     }
 }
 
-pub fn more(ns: f64) -> String {
-    let shown = format::duration(ns);
-    if ns > 0.0 { format!("+{shown}") } else { shown }
-}
-
-fn differences(m: &mut Markup, results: &[(String, Summary)], rows: &[DifferenceRow]) {
-    let first = results.first().map_or("", |(name, _)| name.as_str());
-    let mut names: Vec<Cow<'_, str>> = head(["quantity"]).to_vec();
-    names.extend(results.iter().skip(1).map(|(name, _)| Cow::Borrowed(name.as_str())));
-    let rows = rows.iter().map(|row| {
-        let cells = row
-            .differences
-            .iter()
-            .map(|d| d.as_ref().map_or(Cell::number("none"), |d| difference(row.unit, d)));
-        std::iter::once(Cell::text(&row.quantity)).chain(cells).collect::<Vec<_>>()
-    });
-    table(m, &format!("Relative to {first}, with 95 % confidence intervals if known"), &names, rows);
-}
-
-fn difference(unit: Unit, d: &Difference) -> Cell {
-    let text = |value: f64| match unit {
-        Unit::Nanoseconds => more(value),
-        _ if value > 0.0 => format!("+{}", with_unit(unit, value)),
-        _ => with_unit(unit, value),
-    };
-    let interval = match (d.low, d.high) {
-        (None, None) => String::new(),
-        (low, high) => {
-            let bound = |b: Option<f64>| b.map_or("open".to_owned(), text);
-            format!(" [{}, {}]", bound(low), bound(high))
+/// The conclusion in one sentence.
+fn outcome_words(comparison: &Comparison) -> String {
+    let tolerance = format::short(comparison.tolerance * 100.0);
+    match comparison.outcome {
+        ComparisonOutcome::Pass => format!("PASS: nothing is worse by more than {tolerance} %."),
+        ComparisonOutcome::Fail => format!("FAIL: worse by more than {tolerance} %."),
+        ComparisonOutcome::Undecided => {
+            format!("UNDECIDED: the trials neither show nor exclude a change by more than {tolerance} %.")
         }
-    };
-    let (word, class) = match d.change {
-        Change::Better => ("better", "number better"),
-        Change::Same => ("same", "number"),
-        Change::Unclear => ("unclear", "number"),
-        Change::Worse => ("worse", "number worse"),
-    };
-    Cell::number(format!("{}{interval} {word}", text(d.value))).exact(d.value).class(class)
+    }
+}
+
+fn differences(m: &mut Markup, comparison: &Comparison) {
+    for pair in &comparison.pairs {
+        pair_table(m, pair, comparison.tolerance);
+    }
+    if comparison.family > 0 {
+        m.tag("p").text(format_args!(
+            "The unit is the trial. All {} answers together are right with 95 % confidence (Holm's correction).",
+            comparison.family
+        ));
+    }
+    if !comparison.warnings.is_empty() {
+        m.tag("ul").class("findings").body(|m| {
+            for warning in &comparison.warnings {
+                m.tag("li").class("warning").text(warning);
+            }
+        });
+    }
+}
+
+fn pair_table(m: &mut Markup, pair: &GroupComparison, tolerance: f64) {
+    let how =
+        if pair.paired { format!("within {} repeats", pair.trials) } else { "between the groups".to_owned() };
+    let caption = format!(
+        "{} ({} trials) relative to {} ({} trials), compared {how}",
+        pair.other.name,
+        pair.other.trials.len(),
+        pair.baseline.name,
+        pair.baseline.trials.len()
+    );
+    let rows = pair.statistics.iter().map(|statistic| {
+        let cell = |of: &GroupLevel| {
+            let range =
+                format!("{} to {}", level(statistic.unit, of.smallest), level(statistic.unit, of.largest));
+            Cell::number(level(statistic.unit, of.median)).note(range)
+        };
+        let class = match statistic.answer {
+            Answer::Better => "better",
+            Answer::Worse => "worse",
+            _ => "",
+        };
+        vec![
+            Cell::text(&statistic.statistic),
+            cell(&statistic.baseline),
+            cell(&statistic.other),
+            Cell::number(change(statistic)),
+            Cell::text(answer(statistic, tolerance)).class(class),
+        ]
+    });
+    table(m, &caption, &head(["statistic", "baseline", "against", "change", "answer"]), rows);
 }
