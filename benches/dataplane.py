@@ -26,7 +26,7 @@ SHARES = (("p50", 500), ("p99", 990), ("p99.9", 999))
 BURST_SECONDS_MAX = 0.7
 # A busy machine loses packets before they reach the measured program.
 TRIES = 4
-LINE = "{:<34} {:<30} {:>9} {:>19} {:>8} {:>15}"
+LINE = "{:<38} {:<30} {:>9} {:>22} {:>8} {:>16}"
 
 
 @dataclass
@@ -99,19 +99,32 @@ def compare_generators(arguments: argparse.Namespace, scratch: Path) -> list[Mea
         contest.prepare(bed)
         packets = int(arguments.seconds * generators.EXPECTED_FLOOD_PPS)
         rate = [Measure("highest rate, received", "kpps", True)]
-        found += gather(rate, contest.names, arguments.rounds, "highest rate",
+        found += gather(rate, contest.flooding, arguments.rounds, "highest rate",
                         lambda name: [generators.flood(bed, contest, name, packets) / 1000])
+        show(f"Load generators on one veth pair, frames of 100 bytes, one core; ratio: to {contest.flooding[0]}",
+             found, contest.flooding[0])
+        deviations, skipped = [], []
         for kpps in RATES_KPPS:
-            def paced(name: str, pps: int = kpps * 1000) -> list[float]:
-                packets = int(arguments.seconds * pps)
-                rate_pps, sorted_ns = generators.deviations(bed, contest, name, pps, packets)
-                return [rate_pps / 1000, *(nearest_rank(sorted_ns, share) for _, share in SHARES)]
+            shares = Measure(f"{kpps} kpps, skipped packets", "per million", False)
+
+            def paced(name: str, pps: int = kpps * 1000, shares: Measure = shares) -> list[float]:
+                run = generators.paced(bed, contest, name, pps, int(arguments.seconds * pps))
+                if run.skipped:
+                    shares.add(name, run.skipped * 1e6)
+                both = [nearest_rank(values, share) for values in (run.gaps_ns, run.schedule_ns) for _, share in SHARES]
+                return [run.rate_pps / 1000, *both]
             wanted = [Measure(f"requested rate: {kpps}; achieved", "kpps", True)]
-            wanted += [Measure(f"{kpps} kpps, gap deviation {name}", "ns", False) for name, _ in SHARES]
-            found += gather(wanted, contest.names, arguments.rounds, f"{kpps} kpps", paced)
-    show(f"Load generators on one veth pair, frames of 100 bytes, one core; ratio: to {contest.names[0]}",
-         found, contest.names[0])
-    return found
+            wanted += [Measure(f"{kpps} kpps, {kind} deviation {name}", "ns", False)
+                       for kind in ("gap", "schedule") for name, _ in SHARES]
+            deviations += gather(wanted, contest.pacing, arguments.rounds, f"{kpps} kpps", paced)
+            skipped.append(shares)
+    show("Deviation from the requested gap, and from a schedule of the requested rate that begins as late as possible; "
+         f"ratio: to {contest.pacing[0]}", deviations, contest.pacing[0])
+    for shares in skipped:
+        for name, values in shares.values.items():
+            print(f"  {shares.name} of {name}: {statistics.median(values):.0f} {shares.unit} "
+                  f"({between(values, 0)}) in {len(values)} of {arguments.rounds} rounds")
+    return found + deviations + skipped
 
 
 def compare_forwarders(arguments: argparse.Namespace, scratch: Path) -> list[Measure]:

@@ -1,8 +1,11 @@
-"""Load generators on one wire: their highest rate, and the evenness of their gaps."""
+"""Load generators on one wire: their highest rate, and their deviation from gaps and schedule."""
 
+import json
 import re
 import threading
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
 
@@ -20,6 +23,8 @@ LATE_LIMIT = "1min"
 
 
 PLAIN, XDP = "wiretail generate", "wiretail generate, AF_XDP"
+# With each policy for late departures. PLAIN and XDP catch up, so that every packet is sent.
+POLICIES = {f"wiretail generate, {policy}": policy for policy in ("catch-up", "skip", "shift")}
 
 
 def has_xdp(wiretail: str, command: str) -> bool:
@@ -33,9 +38,9 @@ class Generators:
 
     def __init__(self, wiretail: str, scratch: Path) -> None:
         self._wiretail, self._scratch = wiretail, scratch
-        self.names = [PLAIN, "trafgen", "tcpreplay"]
-        if has_xdp(wiretail, "generate"):
-            self.names.insert(1, XDP)
+        xdp = [XDP] if has_xdp(wiretail, "generate") else []
+        self.flooding = [PLAIN, *xdp, "trafgen", "tcpreplay"]
+        self.pacing = [*POLICIES, *xdp, "trafgen", "tcpreplay"]
 
     def prepare(self, bed: Bed) -> None:
         tap = Tap(bed.dut, WIRE[1], 100, 1)
@@ -53,11 +58,12 @@ class Generators:
         (self._scratch / "frame.cfg").write_text(f"{{ {octets} }}\n")
 
     def command(self, name: str, bed: Bed, rate_pps: int | None, packets: int, *more: str) -> list[str]:
-        if name in (PLAIN, XDP):
+        if name in (PLAIN, XDP, *POLICIES):
             rate = f"{(rate_pps or FLOOD_PPS) // 1000}kpps"
             return [self._wiretail, "generate", f"{bed.load}/{WIRE[0]}", "--rate", rate,
                     "--packets", str(packets), "--size", f"{FRAME_LEN}B",
                     "--cpu", str(GENERATOR_CORE), "--fifo", str(FIFO), "--late-limit", LATE_LIMIT,
+                    "--late-policy", POLICIES.get(name, "catch-up"),
                     *(["--socket", "xdp"] if name == XDP else []), *more]
         if name == "trafgen":
             return in_netns(bed.load, on_core(GENERATOR_CORE, self._trafgen(rate_pps, packets)))
@@ -113,16 +119,51 @@ def flood(bed: Bed, generators: Generators, name: str, packets: int) -> float:
     return (inner[-1][1] - inner[0][1]) * 1e9 / (inner[-1][0] - inner[0][0])
 
 
-def deviations(bed: Bed, generators: Generators, name: str, rate_pps: int, packets: int) -> tuple[float, list[int]]:
-    """Packets per second on the wire, and the sorted deviations from the requested gap, in ns."""
+@dataclass
+class Paced:
+    """A run at a requested rate: its rate on the wire in packets per second, the sorted deviations from the requested
+    gap and from the schedule in ns, and the share of packets that were skipped."""
+
+    rate_pps: float
+    gaps_ns: list[int]
+    schedule_ns: list[int]
+    skipped: float
+
+
+def paced(bed: Bed, generators: Generators, name: str, rate_pps: int, packets: int) -> Paced:
     tap = Tap(bed.dut, WIRE[1], packets, 2 * packets / rate_pps + 2)
+    own = name in (XDP, *POLICIES)
     try:
-        finish(generators.command(name, bed, rate_pps, packets))
-        stamps = [stamp for stamp, _ in tap.records()]
+        command = generators.command(name, bed, rate_pps, packets, *(["--json"] if own else []))
+        # Exit code 1 reports that the rate was out of reach, which the achieved rate shows as well.
+        output = finish(command, (0, 1) if own else (0,))
+        arrived = tap.records()
     finally:
         tap.close()
-    if len(stamps) != packets:
-        raise Spoiled(f"{name}: {packets} packets were requested, {len(stamps)} arrived")
+    skipped = reported(output)["skipped"] if own else 0
+    if len(arrived) != packets - skipped:
+        raise Spoiled(f"{name}: {packets} packets were requested, {len(arrived)} arrived")
+    stamps = [stamp for stamp, _ in arrived]
+    # Packets of Wiretail carry their number in the schedule; the peers send copies of one packet.
+    numbers = [number for _, number in arrived] if own else range(packets)
+    rate = (len(stamps) - 1) * 1e9 / (stamps[-1] - stamps[0])
     gap = 1_000_000_000 // rate_pps
-    rate = (packets - 1) * 1e9 / (stamps[-1] - stamps[0])
-    return rate, sorted(abs(after - before - gap) for before, after in zip(stamps, stamps[1:]))
+    gaps = sorted(abs(after - before - gap) for before, after in zip(stamps, stamps[1:]))
+    return Paced(rate, gaps, behind_schedule(stamps, numbers, rate_pps), skipped / packets)
+
+
+def behind_schedule(stamps: list[int], numbers: Iterable[int], rate_pps: int) -> list[int]:
+    """Sorted times by which packets are behind a schedule of the requested rate, in ns. The schedule is the latest one
+    that no packet precedes, the same way for all generators: the first packet's time would add the delay of a cold
+    start to all packets, and a fitted line would hide a wrong rate."""
+    behind = [stamp - number * 1_000_000_000 // rate_pps for stamp, number in zip(stamps, numbers)]
+    earliest = min(behind)
+    return sorted(time - earliest for time in behind)
+
+
+def reported(output: str) -> dict:
+    """The summary of `wiretail generate --json`. Messages may precede and follow it."""
+    start = output.find("{")
+    if start < 0:
+        raise Failure(f"no summary of wiretail generate: {output[-600:]}")
+    return json.JSONDecoder().raw_decode(output[start:])[0]

@@ -225,15 +225,16 @@ def in_netns(namespace: str, command: list[str]) -> list[str]:
     return ["ip", "netns", "exec", namespace, *command]
 
 
-def finish(command: list[str]) -> str:
-    """Runs a program that ends by itself, with a generous time limit."""
+def finish(command: list[str], accepted: tuple[int, ...] = (0,)) -> str:
+    """Runs a program that ends by itself with one of these exit codes, with a generous time limit. Returns what it
+    printed."""
     process = start(command)
     try:
         output, _ = process.communicate(timeout=PROGRAM_SECONDS)
     except BaseException:
         stop(process)
         raise
-    if process.returncode != 0:
+    if process.returncode not in accepted:
         raise Spoiled(f"{' '.join(command)} ended with status {process.returncode}: {output[-600:]}")
     return output
 

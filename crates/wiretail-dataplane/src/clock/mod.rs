@@ -15,6 +15,29 @@ pub fn monotonic_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
+/// The clock of a loop that waits for times. Tests of such a loop have a clock that follows a script.
+pub(crate) trait Clock {
+    /// The current time in ns. It never goes back.
+    fn now_ns(&mut self) -> u64;
+
+    /// Sleeps until this time in ns, or less long.
+    fn sleep_until(&mut self, time_ns: u64);
+}
+
+/// CLOCK_MONOTONIC.
+pub(crate) struct Monotonic;
+
+impl Clock for Monotonic {
+    #[inline]
+    fn now_ns(&mut self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn sleep_until(&mut self, time_ns: u64) {
+        sleep_until(time_ns);
+    }
+}
+
 /// Sleeps until this time of CLOCK_MONOTONIC, in ns. A signal ends the sleep early.
 pub(crate) fn sleep_until(time_ns: u64) {
     let time = Timespec { tv_sec: (time_ns / 1_000_000_000) as i64, tv_nsec: (time_ns % 1_000_000_000) as _ };

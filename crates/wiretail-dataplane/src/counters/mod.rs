@@ -20,6 +20,7 @@ pub struct SharedCounters {
     sent: AtomicU64,
     sent_bytes: AtomicU64,
     late: AtomicU64,
+    skipped: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
     oversize: AtomicU64,
@@ -38,6 +39,8 @@ pub struct CounterReading {
     pub sent_bytes: u64,
     /// Packets that departed later than the plan's limit.
     pub late: u64,
+    /// Packets that were not sent because their departure was missed.
+    pub skipped: u64,
     /// Packets that the kernel rejected.
     pub failed: u64,
     /// Packets that the receiving port dropped for lack of room, as of the last reply to
@@ -55,6 +58,7 @@ impl SharedCounters {
             sent: self.sent.load(Ordering::Relaxed),
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
             late: self.late.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             oversize: self.oversize.load(Ordering::Relaxed),
@@ -93,6 +97,7 @@ impl SharedCounters {
         self.sent.store(reading.sent, Ordering::Relaxed);
         self.sent_bytes.store(reading.sent_bytes, Ordering::Relaxed);
         self.late.store(reading.late, Ordering::Relaxed);
+        self.skipped.store(reading.skipped, Ordering::Relaxed);
         self.failed.store(reading.failed, Ordering::Relaxed);
         self.dropped.store(reading.dropped, Ordering::Relaxed);
         self.oversize.store(reading.oversize, Ordering::Relaxed);
@@ -111,9 +116,10 @@ mod tests {
             sent: 2,
             sent_bytes: 3,
             late: 4,
-            failed: 5,
-            dropped: 6,
-            oversize: 7,
+            skipped: 5,
+            failed: 6,
+            dropped: 7,
+            oversize: 8,
         };
         counters.publish(&reading);
         assert_eq!(counters.read(), reading);

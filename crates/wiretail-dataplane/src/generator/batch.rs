@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::generator::frame::{LongSignature, PORT_FIRST, Template};
 use crate::generator::marks::Marks;
+use crate::generator::missed::Departure;
 use crate::generator::plan::GeneratorPlan;
 use crate::generator::recording::Recording;
 use crate::port::{BATCH_MAX, TxPort};
@@ -49,9 +50,14 @@ pub(super) struct Batch {
     start: [usize; BATCH_MAX],
     len: [usize; BATCH_MAX],
     port: [usize; BATCH_MAX],
-    due: [u64; BATCH_MAX],
+    /// Departures without the shift.
+    departure: [Departure; BATCH_MAX],
+    shift_ns: u64,
     taken: [bool; BATCH_MAX],
-    count: usize,
+    /// Position of the first frame; those before it were dropped.
+    first: usize,
+    /// Position after the last frame.
+    end: usize,
 }
 
 /// A frame of a batch that was passed to a port.
@@ -105,56 +111,91 @@ impl Batch {
             start: std::array::from_fn(|at| at * FRAME_ROOM),
             len: [0; BATCH_MAX],
             port: [0; BATCH_MAX],
-            due: [0; BATCH_MAX],
+            departure: [Departure { due_ns: 0, earliest_ns: 0 }; BATCH_MAX],
+            shift_ns: 0,
             taken: [false; BATCH_MAX],
-            count: 0,
+            first: 0,
+            end: 0,
         }
     }
 
+    /// Starts an empty batch. `shift_ns` is added to its departures.
     #[inline]
-    pub(super) fn clear(&mut self) {
-        self.count = 0;
+    pub(super) fn begin(&mut self, shift_ns: u64) {
+        (self.first, self.end, self.shift_ns) = (0, 0, shift_ns);
     }
 
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.count < BATCH_MAX
+        self.end < BATCH_MAX
     }
 
     /// Number of frames in the batch.
     #[inline]
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.end - self.first
+    }
+
+    /// Departure of the first frame, without the shift; `None` if the batch is empty.
+    #[inline]
+    pub(super) fn first(&self) -> Option<Departure> {
+        (self.first < self.end).then(|| self.departure[self.first])
+    }
+
+    /// Departure of the last frame, without the shift; `None` if the batch is empty.
+    #[inline]
+    pub(super) fn last(&self) -> Option<Departure> {
+        (self.first < self.end).then(|| self.departure[self.end - 1])
     }
 
     /// Adds the next packet.
     #[inline]
-    pub(super) fn push(&mut self, due: u64) {
-        let at = self.count;
-        self.due[at] = due;
+    pub(super) fn push(&mut self, departure: Departure) {
+        let at = self.end;
+        self.departure[at] = departure;
         match &self.recording {
             Some(recording) => {
                 // The schedule iterates over the same list, so this frame exists.
                 let frame = recording.frames()[self.recorded];
                 self.start[at] = frame.start as usize;
                 self.len[at] = usize::from(frame.len);
-                self.recorded += 1;
             }
-            None => self.build(at, due),
+            None => self.build(at, departure.due_ns + self.shift_ns),
         }
-        self.count += 1;
+        self.skip();
+        self.end += 1;
+    }
+
+    /// Proceeds to the next packet without adding this one. Its number and its place in the stream stay unused.
+    #[inline]
+    pub(super) fn skip(&mut self) {
+        if self.recording.is_some() {
+            self.recorded += 1;
+            return;
+        }
+        if self.number == self.next_mark {
+            self.next_mark = self.marks.as_ref().map_or(u64::MAX, |marks| marks.next_from(self.number + 1));
+        }
+        self.number += 1;
+        self.next_id = self.next_id.wrapping_add(1);
+        self.sources[self.turn].sequence += 1;
+        self.turn = if self.turn + 1 == self.sources.len() { 0 } else { self.turn + 1 };
+    }
+
+    /// Drops the first frame.
+    #[inline]
+    pub(super) fn drop_first(&mut self) {
+        self.first += 1;
     }
 
     /// Builds the next packet of the next stream in round-robin order.
     #[inline]
     fn build(&mut self, at: usize, due: u64) {
-        let source = &mut self.sources[self.turn];
+        let source = &self.sources[self.turn];
         let mut which = source.cycle[(source.sequence % source.cycle.len() as u64) as usize];
         if self.number == self.next_mark {
             which += self.to_marked;
-            self.next_mark = self.marks.as_ref().map_or(u64::MAX, |marks| marks.next_from(self.number + 1));
         }
-        self.number += 1;
         let template = &self.templates[which];
         let frame = &mut self.frames[at * FRAME_ROOM..(at + 1) * FRAME_ROOM];
         let len = template.bytes().len();
@@ -165,11 +206,8 @@ impl Batch {
         let port = PORT_FIRST + (source.sequence % u64::from(source.flows)) as u16;
         let long = LongSignature { stream: source.id, sequence: source.sequence, departure_ns: due };
         template.fill(frame, port, self.next_id, &long);
-        source.sequence += 1;
         self.len[at] = len;
         self.port[at] = source.port;
-        self.next_id = self.next_id.wrapping_add(1);
-        self.turn = if self.turn + 1 == self.sources.len() { 0 } else { self.turn + 1 };
     }
 
     /// Passes all frames to the ports. Consecutive frames of the same port are passed in one call. Frames
@@ -178,13 +216,13 @@ impl Batch {
     pub(super) fn hand_to(&mut self, ports: &mut [impl TxPort]) {
         let bytes = self.recording.as_ref().map_or(&self.frames[..], |recording| recording.bytes());
         let mut frames: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
-        for (at, frame) in frames[..self.count].iter_mut().enumerate() {
+        for (at, frame) in frames.iter_mut().enumerate().take(self.end).skip(self.first) {
             *frame = &bytes[self.start[at]..][..self.len[at]];
         }
-        let mut first = 0;
-        while first < self.count {
+        let mut first = self.first;
+        while first < self.end {
             let port = self.port[first];
-            let same = self.port[first..self.count].iter().take_while(|other| **other == port).count();
+            let same = self.port[first..self.end].iter().take_while(|other| **other == port).count();
             let taken = ports[port].send(&frames[first..first + same]);
             for at in 0..same {
                 self.taken[first + at] = at < taken;
@@ -196,6 +234,11 @@ impl Batch {
     /// The frames and whether they were accepted.
     #[inline]
     pub(super) fn handed(&self) -> impl Iterator<Item = Handed> {
-        (0..self.count).map(|at| Handed { due_ns: self.due[at], len: self.len[at], taken: self.taken[at] })
+        let due_ns = |at: usize| self.departure[at].due_ns + self.shift_ns;
+        (self.first..self.end).map(move |at| Handed {
+            due_ns: due_ns(at),
+            len: self.len[at],
+            taken: self.taken[at],
+        })
     }
 }

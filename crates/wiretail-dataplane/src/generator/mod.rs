@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::pauses::WAKE_NS;
-use crate::clock::{monotonic_ns, sleep_until};
+use crate::clock::{Clock, Monotonic};
 use crate::counters::lateness::Histogram;
 use crate::counters::stalls::StallLog;
 use crate::counters::{CounterReading, SharedCounters};
 use crate::error::{DataplaneError, plan as plan_error};
-use crate::generator::plan::{GeneratorPlan, Pacing};
-use crate::generator::schedule::Schedule;
+use crate::generator::missed::{Departure, Departures, LateLimit};
+use crate::generator::plan::{GeneratorPlan, LatePolicy, Pacing};
 use crate::port::TxPort;
 
 mod batch;
 pub mod frame;
 pub mod marks;
+mod missed;
 pub mod plan;
 pub mod recording;
 pub mod schedule;
@@ -48,13 +49,22 @@ pub struct GeneratorReport {
     pub sent: u64,
     /// Bytes of the sent packets, without frame check sequences.
     pub sent_bytes: u64,
-    /// Packets that departed later than the plan's limit.
+    /// Packets that departed, or would have departed if they had not been skipped, later than the plan's limit.
     pub late: u64,
+    /// Packets that were not sent because their departure was missed ([`LatePolicy::Skip`]). Their ids are
+    /// missing on the wire.
+    pub skipped: u64,
+    /// Sum of all moves of the schedule, in ns ([`LatePolicy::Shift`]).
+    pub shifted_ns: u64,
+    /// A departure was missed if it was later than this, in ns. [`LatePolicy`] defines the value; `None` with
+    /// [`LatePolicy::CatchUp`].
+    pub tolerance_ns: Option<u64>,
     /// Packets that the port rejected. Their ids are missing on the wire.
     pub failed: u64,
     /// Error number (errno) of the last rejected packet.
     pub last_error: Option<i32>,
-    /// Time from the intended departure until the packet is passed to the kernel.
+    /// Time from the intended departure until the packet is passed to the kernel. Earlier shifts are part of the
+    /// intended departure.
     pub lateness: Histogram,
     /// Time that it takes to pass each batch to the kernel. A stall during this time is included in the
     /// lateness of the following packets, but not of the packets in the batch.
@@ -101,36 +111,78 @@ impl<P: TxPort> Generator<P> {
 
     /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits if the pacing
     /// is [`Pacing::Spin`]. Apply the [`Placement`](crate::placement::Placement) of the thread first.
-    pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
+    pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
+        self.run_by(&mut Monotonic, stop, counters)
+    }
+
+    fn run_by(
+        mut self,
+        clock: &mut impl Clock,
+        stop: &AtomicBool,
+        counters: &SharedCounters,
+    ) -> GeneratorReport {
         let plan = &self.plan;
-        let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);
-        let mut departures = Schedule::of(plan).map(|after| start_ns + after);
+        let policy = plan.late_policy;
+        let start_ns = plan.start_ns.unwrap_or_else(|| clock.now_ns() + LEAD_NS);
+        let mut departures = Departures::new(plan, start_ns);
+        let mut limit = LateLimit::new(plan);
         let mut report = GeneratorReport::starting_at(start_ns);
+        report.tolerance_ns = limit.tolerance_ns();
         let mut next = departures.next();
-        let mut now = monotonic_ns();
+        let mut now = clock.now_ns();
         // The first packet is treated as if it followed a pause.
         let mut pause_ns = if plan.pauses.is_empty() { NO_PAUSE_NS } else { 0 };
-        while let Some(due) = next {
+        while let Some(first) = next {
             // Prepares the batch in advance. Packets that are due at the same time, or already late, join it.
-            self.batch.clear();
-            while let Some(due_too) = next.filter(|&at| at <= due.max(now) && self.batch.has_room()) {
-                self.batch.push(due_too);
+            // Late packets that are to move with the schedule depart one after the other.
+            let until = if policy == LatePolicy::Shift { first.due_ns } else { first.due_ns.max(now) };
+            self.batch.begin(report.shifted_ns);
+            while let Some(departure) = next.filter(|next| next.due_ns <= until && self.batch.has_room()) {
+                if policy == LatePolicy::Skip && limit.missed_by(departure, now).is_some() {
+                    self.batch.skip();
+                    report.skip(departure, now, plan.late_limit_ns);
+                } else {
+                    self.batch.push(departure);
+                }
                 next = departures.next();
             }
+            let Some(planned) = self.batch.first() else { continue };
+            let due = planned.due_ns + report.shifted_ns;
             if plan.pacing == Pacing::Sleep {
-                sleep_towards(due, stop, &mut report.stalls);
+                sleep_towards(clock, due, stop, &mut report.stalls);
             } else if due >= pause_ns {
-                sleep_towards(due.saturating_sub(WAKE_NS), stop, &mut report.stalls);
+                sleep_towards(clock, due.saturating_sub(WAKE_NS), stop, &mut report.stalls);
                 pause_ns = next_pause_ns(plan, start_ns, due);
             }
-            let Some(departure) = wait_until(due, stop, &mut report.stalls) else { break };
+            let Some(departure) = wait_until(clock, due, stop, &mut report.stalls) else { break };
+            // The generator may have been stalled while it waited.
+            match policy {
+                LatePolicy::CatchUp => {}
+                LatePolicy::Skip => {
+                    while let Some(first) = self.batch.first()
+                        && limit.missed_by(first, departure).is_some()
+                    {
+                        self.batch.drop_first();
+                        report.skip(first, departure, plan.late_limit_ns);
+                    }
+                }
+                LatePolicy::Shift => {
+                    report.shifted_ns += limit.missed_by(planned, departure - report.shifted_ns).unwrap_or(0);
+                }
+            }
+            let Some(last) = self.batch.last() else {
+                now = departure;
+                continue;
+            };
+            limit.begin(last);
             self.batch.hand_to(&mut self.ports);
-            now = monotonic_ns();
+            now = clock.now_ns();
             report.look_for_stall(now, self.batch.count());
             report.count(&self.batch, departure, plan.late_limit_ns);
             report.handover.add(now - departure);
             counters.publish(&report.reading());
         }
+        counters.publish(&report.reading());
         report.complete = next.is_none() && !stop.load(Ordering::Relaxed);
         report.last_error = self.ports.iter().find_map(TxPort::last_error);
         report
@@ -146,21 +198,21 @@ fn next_pause_ns(plan: &GeneratorPlan, start_ns: u64, at_ns: u64) -> u64 {
 
 /// Sleeps until `due` or a stop request. If other threads use the core during this time, no stall is
 /// recorded.
-fn sleep_towards(due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
-    let mut now = monotonic_ns();
+fn sleep_towards(clock: &mut impl Clock, due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
+    let mut now = clock.now_ns();
     while now < due && !stop.load(Ordering::Relaxed) {
-        sleep_until(due.min(now + SLEEP_NS_MAX));
-        now = monotonic_ns();
+        clock.sleep_until(due.min(now + SLEEP_NS_MAX));
+        now = clock.now_ns();
         stalls.skip(now);
     }
 }
 
 /// Waits until `due` and returns the time. `None` if stopped.
 #[inline]
-fn wait_until(due: u64, stop: &AtomicBool, stalls: &mut StallLog) -> Option<u64> {
+fn wait_until(clock: &mut impl Clock, due: u64, stop: &AtomicBool, stalls: &mut StallLog) -> Option<u64> {
     // No pause instruction: under a hypervisor, it may yield the processor.
     loop {
-        let now = monotonic_ns();
+        let now = clock.now_ns();
         stalls.tick(now);
         if stop.load(Ordering::Relaxed) {
             return None;
@@ -177,6 +229,9 @@ impl GeneratorReport {
             sent: 0,
             sent_bytes: 0,
             late: 0,
+            skipped: 0,
+            shifted_ns: 0,
+            tolerance_ns: None,
             failed: 0,
             last_error: None,
             lateness: Histogram::default(),
@@ -187,6 +242,22 @@ impl GeneratorReport {
             complete: false,
             stalls: StallLog::default(),
         }
+    }
+
+    /// Share of the schedule that was skipped or shifted, beyond the time of the stalls. It shows a rate that the
+    /// generator cannot reach even if it keeps its core. Always 0 with [`LatePolicy::CatchUp`].
+    pub fn overload_ratio(&self) -> f64 {
+        let span_ns = self.last_departure_ns.unwrap_or(0).saturating_sub(self.start_ns).max(1) as f64;
+        let planned = (self.sent + self.failed + self.skipped).max(1) as f64;
+        let missed = self.skipped as f64 / planned + self.shifted_ns as f64 / span_ns;
+        (missed - self.stalls.total_ns() as f64 / span_ns).clamp(0.0, 1.0)
+    }
+
+    /// Counts a packet that is skipped at this time.
+    #[inline]
+    fn skip(&mut self, departure: Departure, now: u64, late_limit_ns: u64) {
+        self.skipped += 1;
+        self.late += u64::from(now.saturating_sub(departure.due_ns) > late_limit_ns);
     }
 
     /// Checks for a stall. `now` is the time after passing `packets` packets to the ports.
@@ -225,6 +296,7 @@ impl GeneratorReport {
             sent: self.sent,
             sent_bytes: self.sent_bytes,
             late: self.late,
+            skipped: self.skipped,
             failed: self.failed,
             ..CounterReading::default()
         }

@@ -37,6 +37,8 @@ pub struct GeneratorPlan {
     pub pacing: Pacing,
     /// Pauses relative to the start. The time of the pattern stands still in them, and the generator sleeps.
     pub pauses: Pauses,
+    /// Reaction to missed departures.
+    pub late_policy: LatePolicy,
     /// A packet is late if it departs more than this many ns after the intended time.
     pub late_limit_ns: u64,
     /// Id of the first packet. Generators in the same trial must use different ids.
@@ -53,6 +55,25 @@ pub enum Pacing {
     /// Sleep until the departure, so that other threads can use the core. The kernel wakes the generator 10
     /// to 60 µs late.
     Sleep,
+}
+
+/// Reaction of a load generator to a stall, such as a timer interrupt or a pause by the hypervisor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LatePolicy {
+    /// All packets that became due leave at once, back to back. The number of packets and the schedule are
+    /// kept, but a burst arrives at the device that the pattern does not contain.
+    #[default]
+    CatchUp,
+    /// Packets that missed their departure are not sent. The schedule is kept, and there is no burst. A skipped
+    /// packet keeps its number. A departure is missed if it would take place more than half a gap late (at
+    /// least 2 us; 100 us with [`Pacing::Sleep`]). The gap is the mean gap between intended times, without
+    /// silent phases; for a recording, it is the median gap. Packets with the same intended time are sent or
+    /// skipped together.
+    Skip,
+    /// All further departures move by the delay. The number of packets and the gaps are kept, and there is no
+    /// burst, but sending takes longer by the sum of the delays, also if the plan ends after a duration. Delays
+    /// up to 0.5 us (100 us with [`Pacing::Sleep`]) do not move departures.
+    Shift,
 }
 
 /// A stream of packets.
@@ -195,7 +216,7 @@ impl Pattern {
 pub enum End {
     /// After this many packets.
     Packets(u64),
-    /// Before the first departure that is at least this many ns after the start, not counting pauses.
+    /// Before the first departure that is planned at least this many ns after the start, not counting pauses.
     DurationNs(u64),
 }
 

@@ -89,6 +89,14 @@ impl Recording {
         (duration_ns > 0).then(|| (self.packets() - 1) as f64 * 1e9 / duration_ns as f64)
     }
 
+    /// Median of the gaps that are not 0, in ns; 0 if there is none.
+    pub(crate) fn median_gap_ns(&self) -> u64 {
+        let gaps = self.frames.windows(2).map(|pair| pair[1].after_ns - pair[0].after_ns);
+        let mut gaps: Vec<u64> = gaps.filter(|gap_ns| *gap_ns > 0).collect();
+        let middle = gaps.len() / 2;
+        if gaps.is_empty() { 0 } else { *gaps.select_nth_unstable(middle).1 }
+    }
+
     /// Scales all gaps by one factor to reach this mean rate.
     ///
     /// # Errors
@@ -143,6 +151,7 @@ mod tests {
         let recording = recording(&[1_000, 1_500, 1_400, 3_000]);
         assert_eq!(departures(&recording), [0, 500, 500, 2_000]);
         assert_eq!((recording.packets(), recording.duration_ns()), (4, 2_000));
+        assert_eq!(recording.median_gap_ns(), 1_500);
         assert_eq!(recording.rate_pps(), Some(1.5e6));
         assert_eq!(recording.bytes()[recording.frames()[3].start as usize], 3);
     }

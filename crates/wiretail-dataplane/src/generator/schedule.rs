@@ -8,10 +8,18 @@ use wiretail_schema::run::pauses::Pauses;
 use crate::generator::plan::{End, GeneratorPlan, Pattern};
 use crate::generator::recording::Recording;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// The intended departures of all packets of a trial, in ns after its start, in ascending order. A pause shifts
-/// all departures after it.
+/// The intended departures of all packets of a trial, in ns after its start, in ascending order. A pause
+/// shifts all departures after it.
+///
+/// The item at index `n` is the intended departure of packet number `n`, whatever else happened in the trial: a
+/// packet that was skipped keeps its number. On the wire, the number is the id of the
+/// [`Signature`](crate::generator::frame::Signature) minus
+/// [`GeneratorPlan::id_first`], and the start is
+/// [`GeneratorReport::start_ns`](crate::generator::GeneratorReport::start_ns). With
+/// [`LatePolicy::Shift`](crate::generator::plan::LatePolicy::Shift), packets are due later than this, by up to
+/// [`GeneratorReport::shifted_ns`](crate::generator::GeneratorReport::shifted_ns); the signature has the time.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     pattern: Pattern,

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use wiretail_schema::run::pauses::Pauses;
 
 use super::*;
+use crate::clock::monotonic_ns;
 use crate::generator::frame::PORT_FIRST;
 use crate::generator::frame::{Addresses, read_signature};
 use crate::generator::marks::Marks;
-use crate::generator::plan::{End, Pacing, Pattern, Sizes, Stream};
+use crate::generator::plan::{End, LatePolicy, Pacing, Pattern, Sizes, Stream};
 use crate::generator::recording::Recording;
+
+mod policies;
 
 /// A port that stores sent frames and rejects every frame with a number that is a multiple of `refuse`.
 #[derive(Debug, Default)]
@@ -53,6 +56,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
         start_ns: None,
         pacing: Pacing::default(),
         pauses: Pauses::default(),
+        late_policy: LatePolicy::default(),
         late_limit_ns: 1_000_000_000,
         id_first: 100,
     }

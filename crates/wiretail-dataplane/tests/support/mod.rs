@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use wiretail_dataplane::generator::plan::{LatePolicy, Pacing};
 use wiretail_dataplane::{
     Addresses, Direction, End, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, GeneratorReport,
     Pattern, PauseClock, Placement, PortKind, PortSpec, RingPlan, SharedCounters, Sizes, Skeleton,
@@ -197,8 +198,9 @@ impl Trial {
             end: End::Packets(self.packets),
             seed: 1,
             start_ns: None,
-            pacing: wiretail_dataplane::generator::plan::Pacing::default(),
+            pacing: Pacing::default(),
             pauses: Pauses::default(),
+            late_policy: LatePolicy::default(),
             late_limit_ns: 50_000,
             id_first: 0,
         }

@@ -168,6 +168,12 @@ keys! {
         /// How the load generator waits for a departure: by polling the clock, or by sleeping. A generator
         /// that sleeps wakes about 10 to 60 us late, but leaves the core to other tasks.
         "pacing" pacing: list GeneratorPacing { Spin = "spin", Sleep = "sleep" } = "spin";
+        /// Reaction of the load generator to a stall: catch-up sends all packets that became due at once, skip
+        /// omits packets that missed their departure, and shift delays all further packets; see [late
+        /// departures](traffic.md#late-departures).
+        "late-policy" late_policy: list LatePolicy {
+            CatchUp = "catch-up", Skip = "skip", Shift = "shift",
+        } = "catch-up";
         /// A packet is late if it departs more than this time after its planned departure.
         "late-limit" late_limit: one Duration = "100 us";
     }
@@ -188,7 +194,8 @@ keys! {
         "device" device: one DeviceLifetime { Fresh = "fresh", Kept = "kept" } = "fresh";
         /// Maximum number of retries of a trial that fails or is invalid; 0 for none.
         "retries" retries: one u64 = "1";
-        /// Highest share of late packets in a valid trial.
+        /// Highest share of late packets in a valid trial. Also the highest share of the schedule that the load
+        /// generator may skip or shift without a stall, because the rate is too high for it.
         "late-share" late_share: one Percent = "1 %";
         /// Highest share of a trial's duration that may be lost to stalls of a millisecond or more. If more
         /// is lost, the trial is invalid.

@@ -51,6 +51,7 @@ impl Combination {
             flows: _,
             streams: _,
             pacing: _,
+            late_policy: _,
             directions,
             mark_every,
             mark,

@@ -199,12 +199,28 @@ pub struct GeneratorRecord {
     pub sent_bytes: u64,
     /// Packets that the kernel did not accept.
     pub failed: u64,
-    /// Packets that left later than planned by more than the limit.
+    /// Packets that left, or would have left if they had not been skipped, later than planned by more than the
+    /// limit.
     pub late: u64,
     /// Limit for `late`, in ns.
     pub late_limit_ns: u64,
-    /// Actual minus planned departure, in ns: median, 99th and 99.9th percentile, maximum.
+    /// Actual minus planned departure of the packets sent, in ns: median, 99th and 99.9th percentile, maximum.
     pub lateness_ns: [u64; 4],
+    /// Packets that were not sent because they missed their departure (`traffic.late-policy = "skip"`). They are
+    /// not part of `sent`, and the taps do not see them. Their numbers stay unused.
+    #[serde(default)]
+    pub skipped: u64,
+    /// Sum of all shifts of the schedule, in ns (`traffic.late-policy = "shift"`).
+    #[serde(default)]
+    pub shifted_ns: u64,
+    /// Share of the schedule that was skipped or shifted, beyond the time of the generator's stalls: the rate was
+    /// too high for the generator.
+    #[serde(default)]
+    pub overload_ratio: f64,
+    /// Planned departure of the first packet, in ns since 1970. All other planned departures follow from the
+    /// settings and the seed. Null in runs of earlier versions.
+    #[serde(default)]
+    pub start_ns: Option<i64>,
 }
 
 /// Counters reported by the device under test.

@@ -112,8 +112,8 @@ Examples:
 Each packet is UDP over IPv4 and carries a signature that `wiretail analyze` and the MoonSniff tools
 recognize: a 4-byte number and 0x55, then stream, number in the stream, intended departure.
 
-Exit code: 0 success, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late, or
-some could not be sent; 2 error."
+Exit code: 0 success, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late, the
+rate was out of reach, or some packets could not be sent; 2 error."
 )]
 pub struct GenerateArgs {
     /// Output: [NAMESPACE/]INTERFACE, with a namespace name from `ip netns`; or [NAMESPACE/]dpdk:DEVICE with
@@ -191,6 +191,9 @@ pub struct GenerateArgs {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// What to do with packets that became due while the generator was stalled
+    #[arg(long, value_enum, default_value_t = LatePolicyChoice::CatchUp)]
+    pub late_policy: LatePolicyChoice,
     /// Count a packet as late if it departs more than this after its intended time
     #[arg(long, value_name = "DURATION", default_value = "100us")]
     pub late_limit: Duration,
@@ -337,6 +340,16 @@ pub enum PatternChoice {
     Poisson,
     /// Evenly spaced packets for --on, silence for --off, repeated
     OnOff,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LatePolicyChoice {
+    /// Send them at once, back to back
+    CatchUp,
+    /// Omit those that would depart more than half a gap late (at least 2 us)
+    Skip,
+    /// Delay them and all later packets, so that the gaps are kept
+    Shift,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -203,7 +203,8 @@ fn by_counters(arguments: &CapacityArgs, trial: &TrialRecord) -> Result<Vec<Inte
     };
     let sent = trial.generator.as_ref().filter(|generator| generator.sent > 0 && generator.offered_pps > 0);
     let sent = sent.with_context(|| format!("{named} does not record how long packets were sent"))?;
-    let seconds = sent.sent as f64 / sent.offered_pps as f64;
+    let planned = sent.sent + sent.skipped;
+    let seconds = planned as f64 / sent.offered_pps as f64 + sent.shifted_ns as f64 / 1e9;
     let mut loads = Vec::new();
     let mut without = Vec::new();
     for delta in trial.interrupts.iter().filter(|delta| delta.cpu == cpu) {

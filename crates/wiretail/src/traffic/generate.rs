@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::frame::Addresses;
-use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
+use wiretail_dataplane::generator::plan::{End, GeneratorPlan, LatePolicy, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::dpdk::DpdkTx;
@@ -18,12 +18,13 @@ use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_report::format;
 use wiretail_schema::run::pauses::Pauses;
 
-use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
+use crate::cli::traffic::{GenerateArgs, GenerateSocket, LatePolicyChoice, PatternChoice};
 use crate::traffic::dpdk;
 use crate::traffic::live::{self, OpenPlace, nanoseconds};
 use crate::traffic::recording;
 
-/// Maximum share of late packets. If more packets are late, the exit code is 1.
+/// Maximum share of late packets, and of the schedule that is skipped or shifted without a stall. Beyond it, the
+/// exit code is 1.
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Number of slots in a sending ring.
 const RING_SLOTS: usize = 1024;
@@ -45,7 +46,11 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
         move || generator.run(stop, shared),
         || {
             let now = counters.read();
-            format!("{} packets sent, {} late", format::count(now.sent), format::count(now.late))
+            let skipped = match now.skipped {
+                0 => String::new(),
+                skipped => format!(", {} skipped", format::count(skipped)),
+            };
+            format!("{} packets sent, {} late{skipped}", format::count(now.sent), format::count(now.late))
         },
     )?;
     if arguments.json {
@@ -92,12 +97,23 @@ fn verdict(report: &GeneratorReport) -> ExitCode {
         );
         code = ExitCode::from(1);
     }
-    if report.late as f64 > LATE_SHARE_MAX * report.sent as f64 {
+    let planned = report.sent + report.skipped;
+    let mut troubles = Vec::new();
+    if report.late as f64 > LATE_SHARE_MAX * planned as f64 {
+        let [late, planned] = [report.late, planned].map(format::count);
+        troubles.push(format!("{late} of {planned} packets were late"));
+    }
+    if report.overload_ratio() > LATE_SHARE_MAX {
+        let [skipped, planned] = [report.skipped, planned].map(format::count);
+        troubles.push(match report.skipped {
+            0 => format!("the schedule was shifted by {}", format::duration(report.shifted_ns as f64)),
+            _ => format!("{skipped} of {planned} packets were skipped"),
+        });
+    }
+    if !troubles.is_empty() {
         eprintln!(
-            "wiretail: {} of {} packets were late; try a lower rate, a dedicated core (--cpu) or a \
-             real-time priority (--fifo)",
-            format::count(report.late),
-            format::count(report.sent)
+            "wiretail: {}; try a lower rate, a dedicated core (--cpu) or a real-time priority (--fifo)",
+            troubles.join(", ")
         );
         code = ExitCode::from(1);
     }
@@ -125,6 +141,11 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
         start_ns: None,
         pacing: Pacing::default(),
         pauses: Pauses::default(),
+        late_policy: match arguments.late_policy {
+            LatePolicyChoice::CatchUp => LatePolicy::CatchUp,
+            LatePolicyChoice::Skip => LatePolicy::Skip,
+            LatePolicyChoice::Shift => LatePolicy::Shift,
+        },
         late_limit_ns: nanoseconds("late-limit", arguments.late_limit)?,
         id_first: arguments.first_id,
     })
@@ -189,6 +210,10 @@ fn document(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<serde_
         "late": report.late,
         "late_limit_ns": nanoseconds("late-limit", arguments.late_limit)?,
         "lateness_ns": { "p50": p50, "p99": p99, "p99_9": p999, "max": max },
+        "skipped": report.skipped,
+        "shifted_ns": report.shifted_ns,
+        "overload_ratio": report.overload_ratio(),
+        "late_tolerance_ns": report.tolerance_ns,
         "stalls": report.stalls.count(),
         "stalls_ns": report.stalls.total_ns(),
         "complete": report.complete,
@@ -212,6 +237,21 @@ fn print(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<()> {
     let late = format::count(report.late);
     writeln!(out, "  late      {late}, by more than {}", arguments.late_limit)?;
     writeln!(out, "  lateness  p50 {p50}  p99 {p99}  p99.9 {p999}  max {max}")?;
+    let tolerance = time(report.tolerance_ns);
+    match arguments.late_policy {
+        LatePolicyChoice::CatchUp => {}
+        LatePolicyChoice::Skip => {
+            let skipped = format::count(report.skipped);
+            writeln!(
+                out,
+                "  skipped   {skipped}, because they missed their departure by more than {tolerance}"
+            )?;
+        }
+        LatePolicyChoice::Shift => {
+            let shifted = time(Some(report.shifted_ns));
+            writeln!(out, "  shifted   by {shifted} in total, by delays of more than {tolerance}")?;
+        }
+    }
     writeln!(out, "  not sent  {}", format::count(report.failed))?;
     Ok(())
 }

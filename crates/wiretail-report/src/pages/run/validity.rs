@@ -80,36 +80,50 @@ fn fault(count: u64) -> Cell {
 }
 
 fn generator(m: &mut Markup, page: &Page<'_>) {
-    let names = ["trial", "requested", "sent", "not accepted", "late", "p50", "p99", "p99.9", "max"];
+    let records = || page.run.trials.iter().filter_map(|trial| trial.generator.as_ref());
+    let (skips, shifts) =
+        (records().any(|record| record.skipped > 0), records().any(|record| record.shifted_ns > 0));
+    let mut names = head(["trial", "requested", "sent", "not accepted", "late"]).to_vec();
+    names.extend(skips.then_some("skipped".into()));
+    names.extend(shifts.then_some("shifted by".into()));
+    names.extend(head(["p50", "p99", "p99.9", "max"]));
     let rows = page.run.trials.iter().map(|trial| {
         let mut cells = vec![heading(trial)];
         match &trial.generator {
-            Some(generator) => cells.extend(generator_cells(generator)),
+            Some(generator) => cells.extend(generator_cells(generator, skips, shifts)),
             None => cells.extend((1..names.len()).map(|_| Cell::number("none").class("number zero"))),
         }
         cells
     });
-    let limit =
-        page.run.trials.iter().find_map(|trial| trial.generator.as_ref()).map_or(0, |g| g.late_limit_ns);
+    let limit = records().next().map_or(0, |generator| generator.late_limit_ns);
+    let skipped = if skips { ", packets skipped because their departure was missed" } else { "" };
+    let shifted = if shifts { ", delay of the schedule after all shifts" } else { "" };
     let caption = format!(
-        "Load generator: packets sent, packets that the kernel did not accept, packets later than {}; \
+        "Load generator: packets sent, packets that the kernel did not accept, packets later than {}{skipped}{shifted}; \
          lateness is the actual minus the intended departure time",
         format::duration_short(limit as f64)
     );
-    table(m, &caption, &head(names), rows);
+    table(m, &caption, &names, rows);
 }
 
-fn generator_cells(generator: &GeneratorRecord) -> Vec<Cell> {
-    let share = generator.late as f64 / generator.sent.max(1) as f64;
-    let late =
-        Cell::count(generator.late).exact(format_args!("{} of the packets sent", format::ratio(share)));
+/// `skips`, `shifts`: whether there are columns for skipped packets and for shifts of the schedule.
+fn generator_cells(generator: &GeneratorRecord, skips: bool, shifts: bool) -> Vec<Cell> {
+    let share = |part: u64, whole: u64| format::ratio(part as f64 / whole.max(1) as f64);
+    let of_planned = |count: u64| {
+        let share = share(count, generator.sent + generator.skipped);
+        Cell::count(count).exact(format_args!("{share} of the packets planned"))
+    };
+    let (late, skipped) = (of_planned(generator.late), of_planned(generator.skipped));
     let mut cells = vec![
         Cell::number(format::rate(generator.offered_pps as f64)).exact(generator.offered_pps),
         Cell::count(generator.sent),
         fault(generator.failed),
         late.class(if generator.late == 0 { "number zero" } else { "number" }),
     ];
-    cells.extend(generator.lateness_ns.map(|ns| Cell::ns(i64::try_from(ns).unwrap_or(i64::MAX))));
+    let ns = |ns: u64| Cell::ns(i64::try_from(ns).unwrap_or(i64::MAX));
+    cells.extend(skips.then(|| skipped.class(if generator.skipped == 0 { "number zero" } else { "number" })));
+    cells.extend(shifts.then(|| ns(generator.shifted_ns)));
+    cells.extend(generator.lateness_ns.map(ns));
     cells
 }
 

@@ -73,7 +73,8 @@ pub fn print(
     Ok(())
 }
 
-/// Describes how the injected delays and faults compare with the measured ones.
+/// Describes how the injected delays and faults compare with the measured ones, and what else concerns the
+/// trial.
 fn known(trial: &TrialRecord) -> Vec<String> {
     let word = |holds: bool| if holds { "holds" } else { "does NOT hold" };
     let calibration = trial.calibration.iter().map(|known| {
@@ -110,12 +111,28 @@ fn known(trial: &TrialRecord) -> Vec<String> {
             known.others_lost
         )
     });
+    let generator = trial.generator.iter().filter_map(|generator| {
+        let planned = generator.sent + generator.skipped;
+        match (generator.skipped, generator.shifted_ns) {
+            (0, 0) => None,
+            (0, shifted_ns) => {
+                Some(format!("the load generator shifted its schedule by {}", duration(shifted_ns as f64)))
+            }
+            (skipped, _) => Some(format!(
+                "the load generator skipped {} of {} packets ({}), because their departure was missed",
+                count(skipped),
+                count(planned),
+                ratio(skipped as f64 / planned as f64)
+            )),
+        }
+    });
     let disagreements = trial.devices.iter().filter_map(disagreement);
     calibration
         .chain(accounting)
         .chain(filtering)
         .chain(agreement(trial))
         .chain(energy(trial))
+        .chain(generator)
         .chain(disagreements)
         .chain(breakdown(trial))
         .collect()

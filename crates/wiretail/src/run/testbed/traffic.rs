@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use wiretail_dataplane::generator::frame::Addresses;
 use wiretail_dataplane::generator::marks::Marks;
-use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
+use wiretail_dataplane::generator::plan::{End, GeneratorPlan, LatePolicy, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::generator::recording::Recording;
-use wiretail_schema::experiment::{Directions, GeneratorPacing, TrafficPattern, Trial};
+use wiretail_schema::experiment::{self, Directions, GeneratorPacing, TrafficPattern, Trial};
 use wiretail_schema::run::pauses::Pauses;
 use wiretail_schema::units::sizes::FrameSizes;
 
@@ -107,6 +107,11 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
             GeneratorPacing::Sleep => Pacing::Sleep,
         },
         pauses: Pauses::default(),
+        late_policy: match traffic.late_policy {
+            experiment::LatePolicy::CatchUp => LatePolicy::CatchUp,
+            experiment::LatePolicy::Skip => LatePolicy::Skip,
+            experiment::LatePolicy::Shift => LatePolicy::Shift,
+        },
         late_limit_ns: traffic.late_limit.ns_unsigned(),
         id_first: 0,
     })

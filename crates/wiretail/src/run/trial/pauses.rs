@@ -5,7 +5,7 @@
 
 use anyhow::{Result, bail};
 use wiretail_schema::experiment::{
-    Deployment, DutKind, GeneratorPacing, Neighbour, PausesChoice, SkeletonWait, Trial,
+    Deployment, DutKind, GeneratorPacing, LatePolicy, Neighbour, PausesChoice, SkeletonWait, Trial,
 };
 use wiretail_schema::run::pauses::Pauses;
 
@@ -25,7 +25,8 @@ pub fn plan(trial: &Trial, assignment: Option<&CpuAssignment>, duration_ns: u64)
     let pauses = match trial.trial.pauses {
         PausesChoice::None => false,
         PausesChoice::Always => true,
-        PausesChoice::Auto => starves(trial, assignment),
+        // Packets of a shifted schedule would become due in pauses.
+        PausesChoice::Auto => trial.traffic.late_policy != LatePolicy::Shift && starves(trial, assignment),
     };
     if pauses { Pauses::plan(duration_ns, SENDING_NS_MAX, PAUSE_NS) } else { Pauses::default() }
 }
@@ -39,6 +40,12 @@ pub fn refuse(trial: &Trial) -> Result<()> {
         bail!(
             "trial.pauses = \"always\" does not work in a trial that keeps no packets; set trial.pauses = \"none\", \
              or trial.capture = \"full\""
+        );
+    }
+    if trial.trial.pauses == PausesChoice::Always && trial.traffic.late_policy == LatePolicy::Shift {
+        bail!(
+            "trial.pauses = \"always\" does not work with traffic.late-policy = \"shift\", because shifted packets \
+             become due in pauses; set trial.pauses = \"none\", or another policy"
         );
     }
     Ok(())

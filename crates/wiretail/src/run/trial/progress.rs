@@ -55,7 +55,11 @@ impl Line {
         }
         let left = self.duration.saturating_sub(elapsed);
         let rate = sent.sent as f64 / elapsed.as_secs_f64().max(1e-3);
-        let late = if sent.late > 0 { format!("  {} late", count(sent.late)) } else { String::new() };
+        let counted = |number, what| match number {
+            0 => String::new(),
+            number => format!("  {} {what}", count(number)),
+        };
+        let (late, skipped) = (counted(sent.late, "late"), counted(sent.skipped, "skipped"));
         let fate = match live {
             Some(live) => {
                 let time = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| duration(ns as f64));
@@ -65,7 +69,7 @@ impl Line {
             None => format!("{} in flight or lost", count(missing.max(0) as u64)),
         };
         self.draw(&format!(
-            "{}  {} left, {} of the run  {} packets/s{late}  {fate}",
+            "{}  {} left, {} of the run  {} packets/s{late}{skipped}  {fate}",
             self.head,
             seconds(left),
             seconds(left + self.after),

@@ -68,7 +68,8 @@ fn record(
 ) -> Recorded {
     let sent = &take.sent;
     let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
-    let generator = validity::generator_record(trial, &sent.generator);
+    let clock = clock_offset();
+    let generator = validity::generator_record(trial, &sent.generator, &clock);
     record.taps = tap_records(topology);
     for (tap, report) in record.taps.iter_mut().zip(&take.taps) {
         (tap.packets, tap.drops) = (report.packets, report.drops + report.missing);
@@ -78,8 +79,7 @@ fn record(
         record.dut = device.record;
         record.devices.extend(devices::reconciled(&device.counts, topology, &record.taps));
     }
-    let stalls =
-        validity::stalls(&sent.generator.stalls, device.stalls.as_ref(), &sent.traffic, &clock_offset());
+    let stalls = validity::stalls(&sent.generator.stalls, device.stalls.as_ref(), &sent.traffic, &clock);
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;
     record.notes.extend(record.devices.iter().filter_map(devices::disagreement));

@@ -32,7 +32,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
 }
 
 /// Returns the load generator's counters for the record.
-pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
+pub fn generator_record(trial: &Trial, report: &GeneratorReport, clock: &ClockOffset) -> GeneratorRecord {
     let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
     GeneratorRecord {
         offered_pps: trial.traffic.rate.pps,
@@ -42,6 +42,10 @@ pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRec
         late: report.late,
         late_limit_ns: trial.traffic.late_limit.ns_unsigned(),
         lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
+        skipped: report.skipped,
+        shifted_ns: report.shifted_ns,
+        overload_ratio: report.overload_ratio(),
+        start_ns: Some(report.start_ns as i64 + clock.realtime_minus_monotonic_ns),
     }
 }
 
@@ -59,14 +63,7 @@ pub fn faults(
     if generator.failed > 0 {
         faults.push(format!("the load generator could not send {} packets", generator.failed));
     }
-    if generator.late as f64 > trial.trial.late_share.fraction() * generator.sent as f64 {
-        faults.push(format!(
-            "the load generator was late with {} of {} packets (more than {} us after their scheduled time)",
-            generator.late,
-            generator.sent,
-            generator.late_limit_ns / 1000
-        ));
-    }
+    faults.extend(late(generator, trial.trial.late_share.fraction()));
     let duration_ns = trial.trial.duration.ns as f64;
     // The stalls of two roles may add up to more than the trial's duration. A limit of 100 % must still mean
     // that there is no limit.
@@ -79,6 +76,33 @@ pub fn faults(
         ));
     }
     faults
+}
+
+/// Returns the reasons why the traffic was not as planned: a larger share than allowed was late, or was skipped
+/// or shifted because the generator cannot reach the rate.
+fn late(generator: &GeneratorRecord, share: f64) -> Vec<String> {
+    let &GeneratorRecord { sent, late, skipped, shifted_ns, overload_ratio, .. } = generator;
+    let planned = sent + skipped;
+    let mut reasons = Vec::new();
+    if late as f64 > share * planned as f64 {
+        let limit_us = generator.late_limit_ns / 1000;
+        reasons.push(format!(
+            "the load generator was late with {late} of {planned} packets (more than {limit_us} us after their \
+             scheduled time)"
+        ));
+    }
+    if overload_ratio > share {
+        let reaction = match skipped {
+            0 => format!("shifted its schedule by {:.1} ms", shifted_ns as f64 / 1e6),
+            _ => format!("skipped {skipped} of {planned} packets"),
+        };
+        reasons.push(format!(
+            "the load generator cannot send at this rate: it {reaction}; its stalls do not explain {:.1} % of the \
+             schedule",
+            overload_ratio * 100.0
+        ));
+    }
+    reasons
 }
 
 /// The stalls of a trial.
@@ -234,6 +258,10 @@ mod tests {
             late: 0,
             late_limit_ns: 100_000,
             lateness_ns: [0; 4],
+            skipped: 0,
+            shifted_ns: 0,
+            overload_ratio: 0.0,
+            start_ns: None,
         };
         let faults_at = |share: &str| {
             let text = format!(
@@ -244,6 +272,35 @@ mod tests {
             faults(&experiment.trials()[0], &generator, &[], &stalls).len()
         };
         assert_eq!((faults_at("100 %"), faults_at("1 %")), (0, 1));
+    }
+
+    #[test]
+    fn reports_packets_late_or_skipped_by_rate_out_of_reach() {
+        let enough = GeneratorRecord {
+            offered_pps: 1000,
+            sent: 950,
+            sent_bytes: 95_000,
+            failed: 0,
+            late: 10,
+            late_limit_ns: 100_000,
+            lateness_ns: [0; 4],
+            skipped: 50,
+            shifted_ns: 0,
+            overload_ratio: 0.01,
+            start_ns: None,
+        };
+        let reasons = |generator: &GeneratorRecord| late(generator, 0.01).join("; ");
+        assert_eq!(reasons(&enough), "", "stalls may skip packets");
+        let late = reasons(&GeneratorRecord { late: 11, ..enough.clone() });
+        assert!(late.contains("late with 11 of 1000 packets (more than 100 us"), "{late}");
+        let skipped = reasons(&GeneratorRecord { overload_ratio: 0.02, ..enough.clone() });
+        assert!(skipped.contains("cannot send at this rate: it skipped 50 of 1000 packets"), "{skipped}");
+        assert!(skipped.contains("do not explain 2.0 %"), "{skipped}");
+        let shifted = GeneratorRecord { sent: 1000, skipped: 0, shifted_ns: 40_000_000, ..enough.clone() };
+        let shifted = reasons(&GeneratorRecord { overload_ratio: 0.02, ..shifted });
+        assert!(shifted.contains("shifted its schedule by 40.0 ms"), "{shifted}");
+        let all = GeneratorRecord { sent: 0, late: 1000, skipped: 1000, overload_ratio: 1.0, ..enough };
+        assert!(super::late(&all, 1.0).is_empty(), "a limit of 100 % means that there is no limit");
     }
 
     #[test]

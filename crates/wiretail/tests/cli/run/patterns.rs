@@ -1,5 +1,8 @@
 //! Every traffic pattern in a complete run: the requested traffic is sent and measured.
 
+use std::process::Command;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::bed::{Bed, experiment, live};
@@ -71,4 +74,48 @@ fn replays_recording() {
     bed.run().with_code(1);
     let reasons = bed.trials()[0]["reasons"].to_string();
     assert!(reasons.contains("sends in one direction only"), "{reasons}");
+}
+
+/// Stops the process for 20 ms.
+fn stall(pid: u32) {
+    for signal in ["-STOP", "-CONT"] {
+        let sent = Command::new("kill").args([signal, &pid.to_string()]).status();
+        assert!(sent.expect("kill").success());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn late_policies_skip_or_shift_after_stalls() {
+    let Some(_alone) = live() else { return };
+    let traffic = "rate = \"1 kpps\"\nlate-policy = [\"skip\", \"shift\", \"catch-up\"]";
+    let bed = Bed::new(&experiment("kind = \"wire\"", traffic, "duration = \"1 s\""));
+    let mut run = bed.start();
+    let pid = run.pid;
+    run.until("two trials were done", |bed| {
+        stall(pid);
+        let manifest = std::fs::read(bed.out().join("manifest.json")).unwrap_or_default();
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
+        manifest["trials"].as_array().is_some_and(|trials| trials.len() >= 2)
+    });
+    let finished = run.end().with_code(0);
+    let trials = bed.trials();
+    let of = |trial: usize, key: &str| trials[trial]["generator"][key].as_u64().unwrap();
+    let [skip, shift, catch_up] = [0, 1, 2].map(|trial| bed.summary(&trials[trial], 0));
+    // Each stall skips about 19 packets. They are not lost, because they never reach the device.
+    assert!((19..1000).contains(&of(0, "skipped")), "{}", trials[0]["generator"]);
+    assert_eq!(of(0, "sent") + of(0, "skipped"), 1000);
+    assert_eq!(skip["matching"]["matched"], of(0, "sent"), "{}", skip["matching"]);
+    let line = format!("the load generator skipped {} of ", of(0, "skipped"));
+    assert!(finished.stdout.contains(&line), "{}", finished.stdout);
+    assert!(of(1, "shifted_ns") >= 19_000_000, "{}", trials[1]["generator"]);
+    assert!(finished.stdout.contains("the load generator shifted its schedule by"), "{}", finished.stdout);
+    for (trial, summary) in [(1, shift), (2, catch_up)] {
+        assert_eq!((of(trial, "sent"), of(trial, "skipped")), (1000, 0));
+        assert_eq!(summary["matching"]["matched"], 1000, "{}", summary["matching"]);
+    }
+    // Both clocks agree. The first packets may have been skipped or late.
+    let started_ns = trials[0]["generator"]["start_ns"].as_i64().unwrap();
+    let first_ns = skip["pre"]["first_ns"].as_i64().unwrap();
+    assert!((first_ns - started_ns).abs() < 1_000_000_000, "{started_ns} {first_ns}");
 }
