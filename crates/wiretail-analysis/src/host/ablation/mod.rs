@@ -176,7 +176,7 @@ pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use wiretail_schema::experiment::Neighbour;
+    use wiretail_schema::experiment::Experiment;
     use wiretail_schema::host::audit::HostRole;
     use wiretail_schema::host::plan::PLAN_SCHEMA;
 
@@ -233,14 +233,9 @@ mod tests {
     fn configuration_sets_only_its_own_keys() {
         let keys = [HostKey::Fifo, HostKey::Isolate];
         // Values that no factor changes.
-        let host = HostKeys {
-            fifo: true,
-            neighbour: Neighbour::Quiet,
-            idle: CoreIdle::Sleep,
-            isolate: true,
-            profile: ProfileChoice::Regular,
-            settings: "thp".into(),
-        };
+        let text = "title = \"a\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n\
+                    [host]\nfifo = true\nisolate = true\nprofile = \"regular\"\nsettings = \"thp\"\n";
+        let host = Experiment::parse(text).unwrap().trials()[0].host.clone();
         let configurations = configurations(&factors(&plan(), &keys), true);
         let shown: Vec<String> = configurations
             .iter()
