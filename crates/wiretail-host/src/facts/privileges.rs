@@ -34,7 +34,7 @@ pub struct Privileges {
 
 /// An operation that requires missing capabilities.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} needs {missing}, which this process lacks; run with sudo, or grant {missing} with setcap")]
+#[error("{what} needs {missing}, which this process lacks; run with sudo, or use setcap to grant it")]
 pub struct Missing {
     /// The operation.
     pub what: &'static str,

@@ -1,7 +1,8 @@
 //! Percentiles over several trials under one load.
 //!
-//! The delays of repeats are not pooled. The value reported for several trials is the median of their values. Its interval extends from the lowest of the trials'
-//! lower bounds to the highest of their upper bounds, so that it also covers variation between trials.
+//! The delays of repeats are not pooled. The value reported for several trials is the median of their values.
+//! Its interval extends from the lowest of the trials' lower bounds to the highest of their upper bounds, so that
+//! it also covers variation between trials.
 
 use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
 use wiretail_schema::summary::Percentile;
