@@ -15,8 +15,8 @@ use wiretail_schema::summary::{Outcome, Percentile};
 
 /// A packet every 20 us: 50,000 per second.
 const GAP_NS: i64 = 20_000;
-/// Packets of the simulation that determines the true percentiles, as a multiple of those of a trial.
-const LONG: usize = 50;
+/// Packets of the simulation that determines the true percentiles.
+const LONG: usize = 20_000_000;
 
 /// How delays depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,7 +108,14 @@ fn seeds() -> u64 {
 
 /// The true percentile: that of a much longer trial.
 fn true_percentile(case: Case, percent: f64) -> i64 {
-    trial(case, u64::MAX, LONG * case.packets()).percentile(percent, false).value_ns
+    trial(case, u64::MAX, LONG).percentile(percent, false).value_ns
+}
+
+/// Standard deviation of a sample.
+fn deviation(values: &[i64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<i64>() as f64 / n;
+    (values.iter().map(|value| (*value as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
 }
 
 #[test]
@@ -121,7 +128,9 @@ fn intervals_cover_true_percentiles_of_dependent_packets() {
             let mut values: Vec<i64> = trials.iter().map(|t| t.percentile(percent, false).value_ns).collect();
             values.sort_unstable();
             let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
-            let oracle = (at(0.975) - at(0.025)) as f64;
+            // Few seeds do not determine the ends of the distribution, but its deviation.
+            let oracle =
+                if seeds() >= 1000 { (at(0.975) - at(0.025)) as f64 } else { 3.92 * deviation(&values) };
             let covers = |p: &Percentile| p.low_ns <= actual && p.high_ns.is_none_or(|high| high >= actual);
             let width = |p: &Percentile| (p.high_ns.unwrap() - p.low_ns) as f64;
             let of = |dependent: bool| {
@@ -146,7 +155,7 @@ fn intervals_cover_true_percentiles_of_dependent_packets() {
             assert!(supported > 0.5, "{case:?} {percent}: only {supported} are supported");
             // With 60 seeds, three standard deviations of 95 % are 8.4 %.
             assert!(covered >= if seeds() >= 1000 { 0.93 } else { 0.86 }, "{case:?} {percent}: {covered}");
-            assert!(wide < if seeds() >= 1000 { 1.3 } else { 1.6 }, "{case:?} {percent}: {wide}");
+            assert!(wide < if seeds() >= 1000 { 1.3 } else { 1.8 }, "{case:?} {percent}: {wide}");
         }
     }
 }

@@ -17,7 +17,9 @@ use crate::stats::ranks::{self, Design, Shift, holm, prediction_ranks, shift, sm
 
 /// Probability that at least one difference is reported although there is none.
 const ERROR: f64 = 0.05;
-/// Percentiles that are compared if every trial supports them. The median is always compared.
+/// Minimum number of packets beyond a percentile, in each trial. The margin covers rounding.
+const BEYOND_MIN: f64 = 10.0 - 1e-6;
+/// Percentiles that are compared if every trial has enough packets beyond them. The median is always compared.
 pub const PERCENTILES: [f64; 5] = [50.0, 99.0, 99.9, 99.99, 99.999];
 
 /// One trial of a group, or a run that counts as one.
@@ -146,7 +148,9 @@ fn samples(pair: &GroupPair<'_>, percentiles: &[f64]) -> Vec<Sample> {
         let name = format!("p{percent}");
         sample(name, LevelUnit::Ns, &|summary| {
             let found = summary.delay.percentile(percent)?;
-            (found.supported || percent == 50.0).then_some(found.value_ns as f64)
+            // The spread between trials includes the uncertainty within them, so dependence does not matter here.
+            let beyond = summary.delay.count as f64 * (100.0 - percent) / 100.0;
+            (beyond >= BEYOND_MIN || percent == 50.0).then_some(found.value_ns as f64)
         })
     };
     let mut samples: Vec<Sample> = percentiles.iter().filter_map(|percent| percentile(*percent)).collect();

@@ -28,7 +28,6 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64, dispersion: f64) ->
     } else {
         Outcome::Undecided
     };
-    let episodes = failures as f64 / dispersion;
     let failures_allowed = packets as f64 * (Share::ONE - budget.share.billionths()) as f64 / 1e9;
     let bound = match outcome {
         Outcome::Pass => format!("with 95 % confidence, at most {} fail", percent(high)),
@@ -40,10 +39,11 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64, dispersion: f64) ->
             packets_needed(allowed, packets, failures, dispersion),
         ),
     };
-    let together = if failures > 0 && episodes.round() < failures as f64 {
-        format!(" in about {} episodes", thousands(episodes.ceil() as u64))
-    } else {
-        String::new()
+    let episodes = (failures as f64 / dispersion).ceil() as u64;
+    let together = match episodes {
+        _ if failures < 2 || episodes == failures => String::new(),
+        1 => " in about one episode".to_owned(),
+        _ => format!(" in about {} episodes", thousands(episodes)),
     };
     let reason = format!(
         "{} of {} lost or later than {}{together}; the budget allows {}; {bound}",

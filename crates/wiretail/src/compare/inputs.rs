@@ -12,6 +12,8 @@ use crate::run::output::directory;
 
 /// Largest relative difference between the packet rates of two groups under the same load.
 const RATE_DIFFERENCE_MAX: f64 = 0.1;
+/// Number of invalid trials that a warning names.
+const NAMED: usize = 5;
 /// Prefixes of the keys that describe the load; trials under different loads are not compared.
 const LOAD: [&str; 2] = ["traffic.", "trial.duration"];
 
@@ -205,11 +207,13 @@ impl Inputs {
             .collect();
         for run in &runs {
             if !run.left_out.is_empty() {
+                let named =
+                    run.left_out.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let more = if run.left_out.len() > NAMED { ", …" } else { "" };
                 self.warnings.push(format!(
-                    "{}: {} of its trials are left out, because they are not valid: {}",
+                    "{}: {} of its trials are left out, because they are not valid: {named}{more}",
                     run.path.display(),
                     run.left_out.len(),
-                    run.left_out.join(", ")
                 ));
             }
         }
@@ -240,7 +244,8 @@ impl Inputs {
                 );
             }
             if a.trials.is_empty() || b.trials.is_empty() {
-                bail!("a group has no trials; expected at least one result on either side");
+                let empty = if a.trials.is_empty() { a } else { b };
+                bail!("{:?} has no valid trial; expected at least one on either side", empty.name);
             }
             let rate = |group: &TrialGroup| {
                 let rates =
@@ -331,21 +336,18 @@ fn run_source(path: &Path) -> Result<RunSource> {
     let mut groups: Vec<TrialGroup> = Vec::new();
     let mut left_out = Vec::new();
     for trial in &run.trials {
+        let name = scenario(&run, trial);
+        let place = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
+            // A scenario keeps its place even if its first trial is not valid.
+            let load = load(trial);
+            groups.push(TrialGroup { name, run: Some(path.to_owned()), trials: Vec::new(), load });
+            groups.len() - 1
+        });
         if trial.state != TrialState::Valid {
             left_out.push(trial.name.clone());
-            continue;
-        }
-        let Some(summary) = directory::summary(path, trial, 0)? else { continue };
-        let name = scenario(&run, trial);
-        let result = TrialResult { name: trial.name.clone(), repeat: trial.repeat, summaries: vec![summary] };
-        match groups.iter_mut().find(|group| group.name == name) {
-            Some(group) => group.trials.push(result),
-            None => groups.push(TrialGroup {
-                name,
-                run: Some(path.to_owned()),
-                trials: vec![result],
-                load: load(trial),
-            }),
+        } else if let Some(summary) = directory::summary(path, trial, 0)? {
+            let (name, repeat) = (trial.name.clone(), trial.repeat);
+            groups[place].trials.push(TrialResult { name, repeat, summaries: vec![summary] });
         }
     }
     Ok(RunSource { path: path.to_owned(), host: run.host, groups, left_out })

@@ -4,6 +4,9 @@ use wiretail_schema::comparison::{Answer, LevelUnit, StatisticComparison};
 
 use crate::format;
 
+/// Larger relative changes are shown as a factor.
+const FACTOR_MIN: f64 = 2.0;
+
 /// Formats a level: "12.4 µs", "0.1 %".
 pub fn level(unit: LevelUnit, value: f64) -> String {
     match unit {
@@ -21,10 +24,16 @@ pub fn change(statistic: &StatisticComparison) -> String {
     }
 }
 
+/// Rounds to three significant digits.
+fn three_digits(value: f64) -> f64 {
+    format!("{value:.2e}").parse().unwrap_or(value)
+}
+
 fn signed(unit: LevelUnit, value: f64) -> String {
     let sign = if value < 0.0 { "−" } else { "+" };
     let size = value.abs();
     match unit {
+        LevelUnit::Ns if value >= FACTOR_MIN => format!("×{}", format::short(three_digits(1.0 + value))),
         // One digit below 10 %, so that the tolerance of 5 % can be compared.
         LevelUnit::Ns if size < 0.1 => format!("{sign}{:.1} %", size * 100.0),
         LevelUnit::Ns => format!("{sign}{:.0} %", size * 100.0),
@@ -36,6 +45,7 @@ fn signed(unit: LevelUnit, value: f64) -> String {
 pub fn answer(statistic: &StatisticComparison, tolerance: f64) -> String {
     let at_most = statistic.change_high.map_or(String::new(), |high| match signed(statistic.unit, high) {
         high if high.starts_with('−') => String::new(),
+        high if high.starts_with('×') => format!("; at most {high}"),
         high => format!("; at most {} worse", high.trim_start_matches('+')),
     });
     match statistic.answer {
@@ -93,5 +103,10 @@ mod tests {
         assert_eq!(change(&open), "+0.1 %");
         let few = StatisticComparison { answer: Answer::TooFewTrials { needed: 9 }, ..open };
         assert_eq!(answer(&few, 0.05), "UNDECIDED: needs 9 trials a group");
+        let huge = statistic([1.5, 13.2, 1668.4], Answer::Worse);
+        assert_eq!(
+            change(&huge).replace(format::SPACE, " "),
+            "×14.2 [+150 % … ×1670]".replace("1670", &format::short(1670.0))
+        );
     }
 }

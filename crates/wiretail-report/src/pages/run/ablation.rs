@@ -39,7 +39,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             load(m, ablation, result);
         }
         m.tag("p").class("rests").text(
-            "Intervals are from the signed-rank test, which is robust to outliers. The intervals of a list hold simultaneously with 95\u{a0}% confidence \
+            "Intervals are from a paired rank test, which is robust to outliers. The intervals of a list hold simultaneously with 95\u{a0}% confidence \
              (Bonferroni). Ranks are ranges if intervals overlap. The maximum of a trial is a single packet; its median over the trials is used. \
              Percentiles do not include lost packets.",
         );
