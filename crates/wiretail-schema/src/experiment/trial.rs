@@ -203,8 +203,7 @@ fn word(row: &KeyRow, text: &str) -> String {
     }
 }
 
-/// Cuts the middle out of a long word, because values of one key often differ at the end:
-/// "net.core.bu..oll-50".
+/// Cuts the middle out of a long word, because values of one key often differ at the end.
 fn shortened(word: &str) -> String {
     const CUT: &str = "..";
     if word.len() <= WORD_MAX {

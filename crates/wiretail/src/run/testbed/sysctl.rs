@@ -243,11 +243,11 @@ mod tests {
         };
         let file = |path: &str| tree.path().join(path).display().to_string();
         assert_eq!(
-            refusal("net.core.bussy_poll"),
+            refusal("net.core.busy_pool"),
             format!(
-                "host.sysctl: net.core.bussy_poll is not a setting of this kernel: {} does not exist; did you mean \
+                "host.sysctl: net.core.busy_pool is not a setting of this kernel: {} does not exist; did you mean \
                  net.core.busy_poll?",
-                file("net/core/bussy_poll")
+                file("net/core/busy_pool")
             )
         );
         assert!(refusal("net/cor/busy_reed").ends_with("; did you mean net.core.busy_read?"));
