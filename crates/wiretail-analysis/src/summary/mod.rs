@@ -75,12 +75,12 @@ pub struct Context {
 /// Builds the document and returns it with its delays; `None` if no packet was matched.
 pub fn summarize(
     context: Context,
-    measurement: Measurement,
+    mut measurement: Measurement,
     pre: &TapTally,
     post: &TapTally,
 ) -> Option<(Summary, Counts)> {
     let delays = measurement.delays();
-    let batches = measurement.batches.clone().finished();
+    let batches = std::mem::take(&mut measurement.batches).finished();
     let dispersions = dispersions(&batches, &PERCENTILES);
     let found = dependent_distribution(&delays, &dispersions);
     if found.count == 0 {

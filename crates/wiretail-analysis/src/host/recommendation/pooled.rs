@@ -63,7 +63,7 @@ fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
     })
 }
 
-/// Those of the given `percentiles` that all of these trials have.
+/// The given `percentiles` that all of these trials have.
 pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
     percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
 }
